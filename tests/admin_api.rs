@@ -42,6 +42,9 @@ async fn commands_give_the_document_that_the_command_line_prints() {
         ("secret/list", "secret list"),
         ("vault/verify", "vault verify"),
         ("credits/show?workspace=default", "credits show default"),
+        ("credits/show", "credits show"),
+        ("credits/show?limit=1", "credits show --limit 1"),
+        ("secret/list?limit=1", "secret list --limit 1"),
         ("usage?by=model&days=7", "usage --by model --days 7"),
     ] {
         let words: Vec<&str> = command.split(' ').collect();
@@ -299,16 +302,86 @@ async fn secrets_are_listed_and_deleted_without_their_values() {
     assert_eq!(admin.ask("secret/list").await.body, Value::Array(Vec::new()));
 }
 
+#[tokio::test]
+async fn credit_of_all_workspaces_is_one_answer() {
+    let host = Setup::new().start();
+    let admin = Admin::new(&host);
+    for name in ["red", "blue"] {
+        let made = admin.change("workspace/create", &json!({"name": name})).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+    }
+    admin.change("credits/add", &json!({"workspace": "red", "dollars": "5"})).await;
+    let listed = admin.ask("credits/show").await.body;
+    let told: Vec<(&str, &Value)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["workspace"].as_str().unwrap(), &it["left"]))
+        .collect();
+    assert_eq!(told, [("default", &Value::Null), ("red", &json!(5)), ("blue", &Value::Null)]);
+    let newest = admin.ask("credits/show?limit=2").await.body;
+    assert_eq!(newest.as_array().unwrap(), &listed.as_array().unwrap()[1..]);
+    let both = admin.ask("credits/show?workspace=red&limit=2").await;
+    assert!(both.status == 400 && both.text.contains("cannot be used with"), "{}", both.text);
+}
+
+#[tokio::test]
+async fn the_newest_secrets_of_all_vaults_are_listed_by_owner() {
+    let host = Setup::new().start();
+    let admin = Admin::new(&host);
+    admin.change("intern/create", &json!({"name": "nia", "workspace": "default"})).await;
+    for (name, of) in [
+        ("d", &["--workspace", "default"][..]),
+        ("a", &["--intern", "nia"]),
+        ("c", &["--operator"]),
+        ("b", &["--workspace", "default"]),
+    ] {
+        put_secret(&host, name, "value", of);
+    }
+    let listed = async |query: &str| -> String {
+        let answer = admin.ask(&format!("secret/list{query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.body.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(listed("").await, "cbda");
+    for (query, names) in [("?limit=9", "cbda"), ("?limit=3", "cba"), ("?limit=2", "cb"), ("?limit=1", "b")] {
+        assert_eq!(listed(query).await, names, "{query}");
+    }
+    assert_eq!(listed("?limit=1&workspace=default").await, "b");
+    let refused = admin.ask("secret/list?limit=50001").await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_secret_without_an_owner_needs_one_workspace() {
+    let host = Setup::new().start();
+    let admin = Admin::new(&host);
+    let delete = async || -> String {
+        let answer = admin.change("secret/delete", &json!({"name": "a"})).await;
+        answer.body["error"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(delete().await.contains("no such secret"), "{}", delete().await);
+    admin.change("workspace/create", &json!({"name": "second"})).await;
+    assert!(delete().await.contains("more than one workspace"), "{}", delete().await);
+    for name in ["default", "second"] {
+        let gone = admin.change("workspace/delete", &json!({"workspace": name, "yes": true})).await;
+        assert_eq!(gone.status, 200, "{}", gone.text);
+    }
+    let none = delete().await;
+    assert!(none.contains("no workspace") && none.contains("cofferdam workspace create"), "{none}");
+}
+
 fn put_operator_secret(host: &Host, name: &str, value: &str) {
+    put_secret(host, name, value, &["--operator"]);
+}
+
+fn put_secret(host: &Host, name: &str, value: &str, of: &[&str]) {
     let mut command = program();
-    command.arg("--data").arg(host.data()).args([
-        "secret",
-        "put",
-        name,
-        "--host",
-        "api.example.com",
-        "--operator",
-    ]);
+    command
+        .arg("--data")
+        .arg(host.data())
+        .args(["secret", "put", name, "--host", "api.example.com"])
+        .args(of);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());

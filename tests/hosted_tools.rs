@@ -190,7 +190,8 @@ async fn a_picture_of_a_provider_keeps_its_members_and_is_charged_once() {
     let client = Client::new(&host);
     // The second answer reports no usage.
     for usage in [usage, Value::Null] {
-        let stream = [vec![partial.clone()], told(&[picture.clone()]), vec![ended(&usage)]].concat();
+        let stream =
+            [vec![partial.clone()], told(std::slice::from_ref(&picture)), vec![ended(&usage)]].concat();
         upstream.reply(Reply::sse(&stream));
         let events = client.stream(&request).await;
         let output = last_response(&events)["output"].as_array().unwrap();

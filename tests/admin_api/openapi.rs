@@ -86,6 +86,7 @@ async fn answers_are_as_the_document_says() {
     }
     api.change("credits/add", &json!({"workspace": "lab", "dollars": "5"})).await;
     api.ask("credits/show?workspace=lab").await;
+    api.ask("credits/show").await;
     api.change("credits/unlimited", &json!({"workspace": "lab"})).await;
     super::put_operator_secret(&host, "hidden", "value");
     for path in ["workspace/list", "member/list", "intern/list", "key/list", "secret/list", "status"] {

@@ -40,9 +40,24 @@ async function held({ host, browser, sources, shots }) {
   await box.waitFor({ state: "detached" });
   await page.getByText("0.2.0, line").waitFor();
   if (await page.getByText("is held.").count()) wrong.push("the update is still shown as held");
-  const listed = await host.command("plugin", "list");
-  const { version, held: more } = listed.find((it) => it.name === HELD);
+  const listed = async () => (await host.command("plugin", "list")).find((it) => it.name === HELD);
+  const { version, held: more } = await listed();
   if (version !== "0.2.0" || more) wrong.push(`${HELD} is ${version}, held: ${JSON.stringify(more)}`);
+  // The version before is one step back, and so is the one that it takes the place of.
+  for (const [to, from] of [["0.1.0", "0.2.0"], ["0.2.0", "0.1.0"]]) {
+    await page.getByText(`${to}, installed`).waitFor();
+    await page.screenshot({ path: path.join(shots, `plugin-before-${to}.png`), fullPage: true });
+    await page.getByRole("button", { name: "Go back to it…" }).click();
+    await box.getByText(`serves with version ${to}`).waitFor();
+    wrong.push(...(await viewer.violations()));
+    await box.getByRole("button", { name: "Go back" }).click();
+    await box.waitFor({ state: "detached" });
+    await page.getByText(`${to}, line`).waitFor();
+    const { version: now, previous } = await listed();
+    if (now !== to || previous.version !== from) wrong.push(`${HELD} is ${now}, before ${previous?.version}`);
+  }
+  await viewer.go("plugins/tool-web-fetch");
+  if (await page.getByRole("button", { name: "Go back to it…" }).count()) wrong.push("a plugin that was never updated goes back");
   await viewer.close();
   return [...wrong, ...viewer.wrong()];
 }

@@ -8,6 +8,7 @@ import { mkdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { answerChecks } from "./answers.js";
 import { attackChecks } from "./attacks.js";
 import { launch } from "./browser.js";
 import { Host } from "./host.js";
@@ -56,6 +57,7 @@ try {
     });
     await pageChecks(scene);
     await pluginChecks(scene);
+    await answerChecks(scene);
     await sessionChecks(scene);
     await attackChecks(scene);
   }

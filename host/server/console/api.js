@@ -4,9 +4,9 @@
 const KEY = "cofferdam.bearer";
 
 export class ApiError extends Error {
-  constructor(status, type, message, retryAfter) {
+  constructor(status, type, message, { retryAfter, details } = {}) {
     super(message);
-    Object.assign(this, { status, type, retryAfter });
+    Object.assign(this, { status, type, retryAfter, details });
   }
 
   // How long the host asks to wait.
@@ -59,7 +59,7 @@ async function send(method, path, body, signal) {
     told = {};
   }
   const message = told?.message ?? `The host answered ${answer.status}.`;
-  throw new ApiError(answer.status, told?.type ?? "unknown", message, answer.headers.get("retry-after"));
+  throw new ApiError(answer.status, told?.type ?? "unknown", message, { retryAfter: answer.headers.get("retry-after"), details: told?.details });
 }
 
 export async function ask(path, signal) {
@@ -107,7 +107,7 @@ export function query(members) {
 // The most records of one kind that a page reads.
 export const RECORDS_MAX = 1000;
 
-// The newest records of a kind, `workspace`, `member`, `intern` or `key`: all, or those of one workspace.
+// The newest records of a kind, `workspace`, `member`, `intern`, `key` or `secret`: all, or those of one workspace.
 export function records(ask, kind, workspace) {
   return ask(`${kind}/list${query({ limit: RECORDS_MAX, workspace })}`);
 }

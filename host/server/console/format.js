@@ -55,6 +55,11 @@ export function day(text) {
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
 }
 
+// The requests of a sum of usage that failed, as the column FAILED of `cofferdam usage` counts them.
+export function failedOf({ failed = 0, interrupted = 0 }) {
+  return failed + interrupted;
+}
+
 export function words(text) {
   return String(text ?? "").replaceAll("_", " ");
 }

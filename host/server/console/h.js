@@ -29,11 +29,16 @@ function nodes(children) {
 export function morph(parent, ...children) {
   const wanted = nodes(children);
   const keyed = new Map();
-  for (const old of parent.children) if (old.dataset?.key) keyed.set(old.dataset.key, old);
+  for (const old of parent.children) {
+    const key = old.dataset?.key;
+    if (key && !keyed.has(key)) keyed.set(key, old);
+  }
   let at = parent.firstChild;
   for (const next of wanted) {
     const key = next.dataset?.key;
     const old = key ? keyed.get(key) : at;
+    // Each node takes one place, also where keys are not unique.
+    keyed.delete(key);
     if (old && isSame(old, next)) {
       if (old === at) at = at.nextSibling;
       else parent.insertBefore(old, at);

@@ -4,6 +4,10 @@
 import { ApiError, ask, stream } from "./api.js";
 
 const POLL_MS = 5000;
+// Questions between two tries to follow a host that has too many consoles open.
+const POLLS = 6;
+// The host tells its state each second: a connection that is silent for longer is dead.
+const SILENCE_MS = 5000;
 const WAIT_MS_MAX = 15_000;
 const LINE_MAX = 1 << 20;
 
@@ -28,36 +32,44 @@ export async function readEvents(answer, each) {
   }
 }
 
-// `told` gets `state`, `request`, `lost`, `reload`; `connected` gets true or false and the seconds
-// to the next try; `refused` gets the error that signing in again mends.
+// `told` gets `state`, `request`, `lost`, `reload`; `connected` gets `{ ok, wait, error, isCrowded }`, where `wait` is
+// the seconds to the next try; `refused` gets the error that signing in again mends.
 export function follow({ told, connected, refused }) {
   let stop = null;
   let waitMs = 1000;
   let timer = 0;
-  let isPolled = false;
+  let polls = 0;
+  let isCrowded = false;
 
   async function run() {
     stop = new AbortController();
     const { signal } = stop;
     try {
-      if (isPolled) await poll(signal);
+      if (polls > 0) await poll(signal);
       else await listen(signal);
-      next(isPolled ? POLL_MS : 1000);
+      next(polls > 0 ? POLL_MS : 1000);
     } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof ApiError && error.status === 401) return refused(error);
-      if (error instanceof ApiError && error.status === 404 && !isPolled) {
-        isPolled = true;
-        return next(0);
-      }
-      if (error instanceof ApiError && error.status === 429) {
-        connected(false, error.waitMs / 1000, error);
-        return next(error.waitMs);
-      }
-      connected(false, Math.round(waitMs / 1000));
-      next(waitMs);
-      waitMs = Math.min(waitMs * 2, WAIT_MS_MAX);
+      if (!signal.aborted) failed(error);
     }
+  }
+
+  function failed(error) {
+    const status = error instanceof ApiError ? error.status : 0;
+    if (status === 401) return refused(error);
+    // A 503 of the host itself: as many consoles as it takes are open. One of a proxy has another type.
+    const isFull = status === 503 && error.type === "unavailable";
+    if (polls === 0 && (status === 404 || isFull)) {
+      isCrowded = isFull;
+      polls = isFull ? POLLS : Infinity;
+      return next(0);
+    }
+    if (status === 429 || status === 503) {
+      connected({ ok: false, wait: error.waitMs / 1000, error });
+      return next(error.waitMs);
+    }
+    connected({ ok: false, wait: Math.round(waitMs / 1000) });
+    next(waitMs);
+    waitMs = Math.min(waitMs * 2, WAIT_MS_MAX);
   }
 
   function next(ms) {
@@ -67,19 +79,37 @@ export function follow({ told, connected, refused }) {
 
   function ok() {
     waitMs = 1000;
-    connected(true);
+    connected({ ok: true, isCrowded });
   }
 
   async function listen(signal) {
-    const answer = await stream("events", { signal });
-    ok();
-    await readEvents(answer, (event, data) => told(event, JSON.parse(data)));
+    const dead = new AbortController();
+    let silence = 0;
+    const heard = () => {
+      clearTimeout(silence);
+      silence = setTimeout(() => dead.abort(), SILENCE_MS);
+    };
+    heard();
+    try {
+      const answer = await stream("events", { signal: AbortSignal.any([signal, dead.signal]) });
+      isCrowded = false;
+      ok();
+      await readEvents(answer, (event, data) => {
+        heard();
+        told(event, JSON.parse(data));
+      });
+    } finally {
+      clearTimeout(silence);
+    }
   }
 
   async function poll(signal) {
-    const status = await ask("status", signal);
+    const status = await ask("status", AbortSignal.any([signal, AbortSignal.timeout(2 * SILENCE_MS)]));
+    polls -= 1;
     ok();
     told("state", status.serving ?? {});
+    // Which requests ended is not told: the pages ask.
+    told("request", null);
   }
 
   function close() {

@@ -72,25 +72,28 @@ function hostState() {
 }
 
 function drawBanner() {
-  const [what, why] = link.error?.status === 429
-    ? ["The host asks to wait. ", "Somebody sent it too many wrong credentials."]
-    : ["The host does not answer. ", "It may be restarting."];
-  morph($("banner"), !link.ok && session.bearer && notice("warn",
-    h("strong", {}, what),
-    `${why} This page tries again${link.wait ? ` in ${link.wait} s` : ""} and stays as it is until then.`));
+  const [what, why] = {
+    429: ["The host asks to wait. ", "Somebody sent it too many wrong credentials."],
+    503: ["The host is busy or stopping. ", "It answered 503."],
+  }[link.error?.status] ?? ["The host does not answer. ", "It may be restarting."];
+  const lost = () => notice("warn", h("strong", {}, what),
+    `${why} This page tries again${link.wait ? ` in ${link.wait} s` : ""} and stays as it is until then.`);
+  const crowded = () => notice("warn", h("strong", {}, "Too many consoles are open. "),
+    "This one asks the host every few seconds in place of following it. Close others.");
+  morph($("banner"), session.bearer && (link.ok ? link.isCrowded && crowded() : lost()));
 }
 
 // One visit of one page: loads its data, draws it, and does both again when something happens.
 class Visit {
   constructor(at) {
-    Object.assign(this, { at, page: PAGES[at.page], state: {}, data: null, stop: new AbortController(), isLoading: false, isAsked: false, lastEvent: 0 });
+    Object.assign(this, { at, page: PAGES[at.page], state: {}, data: null, stop: new AbortController(), isLoading: false, isAsked: false, lastEvent: 0, connection: new AbortController() });
     this.rest = at.rest;
     this.query = at.query;
     this.change = change;
     this.say = say;
   }
 
-  ask = (path) => ask(path, this.stop.signal);
+  ask = (path) => ask(path, AbortSignal.any([this.stop.signal, this.connection.signal]));
 
   async load() {
     if (this.isLoading) return void (this.isAsked = true);
@@ -116,6 +119,13 @@ class Visit {
   }
 
   refresh = () => this.load();
+
+  // Loads anew over another connection. What was asked over a dead one would be waited for until the system gives it up.
+  reconnect() {
+    this.connection.abort(new ApiError(0, "unreachable", "The connection was lost."));
+    this.connection = new AbortController();
+    this.load();
+  }
 
   later(ms) {
     clearTimeout(this.timer);
@@ -235,13 +245,14 @@ function told(event, data) {
   current?.told(event, data);
 }
 
-function connected(ok, wait = 0, error = null) {
-  const was = link.ok;
-  link = { ok, wait, error };
-  if (was !== ok) say(ok ? "Connected again" : error ? "The host asks to wait" : "The host does not answer");
+function connected(now) {
+  const was = link;
+  link = now;
+  if (was.ok !== link.ok) say(link.ok ? "Connected again" : link.error ? "The host asks to wait" : "The host does not answer");
+  else if (link.isCrowded && !was.isCrowded) say("Too many consoles are open");
   drawBar();
   drawBanner();
-  if (ok && !was) current?.load();
+  if (link.ok && !was.ok) current?.reconnect();
 }
 
 // The code of a link is taken out of the address before anything else.

@@ -74,8 +74,14 @@ pub struct PluginFacts {
     pub name: String,
     /// Router, provider, hook or tool.
     pub kind: String,
+    /// The type of the tool that it is: requests name it `service:TYPE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_type: Option<String>,
     /// From its manifest.
     pub version: String,
+    /// The version that `plugin rollback` brings back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousFacts>,
     /// The line of the contract that its component is built for.
     pub line: &'static str,
     /// Where its component was loaded from.
@@ -95,6 +101,13 @@ pub struct PluginFacts {
     /// What it did since the host loaded it; absent where no host runs.
     #[serde(flatten)]
     pub work: Option<PluginWork>,
+}
+
+/// The version of an installed plugin that served before.
+#[derive(Debug, Clone, Serialize)]
+pub struct PreviousFacts {
+    pub version: String,
+    pub installed_at: String,
 }
 
 /// What a plugin did since the host loaded it.
@@ -185,7 +198,9 @@ pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
     PluginFacts {
         name: plugin.name().to_owned(),
         kind: plugin.kind().as_str().to_owned(),
+        tool_type: plugin.manifest().tool.as_ref().map(|tool| tool.tool_type.clone()),
         version: plugin.manifest().version.clone(),
+        previous: None,
         line: plugin.line().name(),
         origin: plugin.origin().to_owned(),
         digest: plugin.digest().to_owned(),

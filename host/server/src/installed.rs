@@ -16,7 +16,7 @@ pub(crate) use error::{InstalledError, VersionPart};
 pub(crate) use folder::{InstalledFolder, PluginFiles};
 pub(crate) use lock::{InstalledVersion, LockedPlugin, PluginLock};
 
-use crate::facts::{Facts, HeldFacts};
+use crate::facts::{Facts, HeldFacts, PreviousFacts};
 
 /// How often the lock is read again because it was replaced while its files were read.
 const READS_MAX: usize = 5;
@@ -69,9 +69,17 @@ impl<'p> PluginPlaces<'p> {
     }
 }
 
-/// Adds the updates that wait for `plugin grant --accept`.
+/// Adds what only the lock knows: the updates that wait for `plugin grant --accept`, and the versions before.
 pub(crate) fn add_held(facts: &mut Facts, data: &Path) {
     facts.held = held(data);
+    let Ok(lock) = InstalledFolder::new(data).read_lock() else { return };
+    for plugin in &mut facts.plugins {
+        let previous = lock.plugins.get(&plugin.name).and_then(|locked| locked.previous.as_ref());
+        plugin.previous = previous.map(|InstalledVersion { version, installed_at, .. }| PreviousFacts {
+            version: version.clone(),
+            installed_at: installed_at.clone(),
+        });
+    }
 }
 
 /// Files that a start does not need and that are damaged: those of the version before, and of an

@@ -1,12 +1,13 @@
 // Workspaces, members, interns and their keys: who may spend what, and what was spent.
 
-import { optional, query, records } from "../api.js";
+import { optional, query, records, RECORDS_MAX } from "../api.js";
 import { meter } from "../chart.js";
 import { day, dollars, NONE, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, button, code, copied, dialog, empty, field, name, notice, onlyNewest, section, select, table } from "../parts.js";
 
-const CREDITS_MAX = 50;
+// Reading the credit of all workspaces takes a store in a database a while, so it is read seldom.
+const CREDITS_MS = 60_000;
 const SPANS = ["day", "week", "month", "total"];
 
 function input(attributes) {
@@ -19,7 +20,11 @@ function limitFields(none) {
 
 function ask(page, title, body, verb, path, { isDanger, members = {} } = {}) {
   return dialog({ title, body, verb, isDanger, act: async (given) => void await page.change(path, { ...members, ...given }) })
-    .then((isDone) => isDone && page.refresh());
+    .then((isDone) => {
+      if (!isDone) return;
+      page.state.creditsAt = 0;
+      page.refresh();
+    });
 }
 
 function createKey(page, { workspaces, members, interns }) {
@@ -148,14 +153,17 @@ export default {
   hears: ["state"],
   pauseMs: 15_000,
 
-  async load({ ask: get, query: { workspace, key } }) {
+  async load({ ask: get, query: { workspace, key }, state }) {
+    if (!(state.creditsAt > Date.now() - CREDITS_MS)) {
+      state.credits = new Map((await get(`credits/show${query({ limit: RECORDS_MAX })}`)).map((it) => [it.workspace_id, it]));
+      state.creditsAt = Date.now();
+    }
     // A workspace that was deleted meanwhile has none of these.
     const of = async (kind) => (await optional(records(get, kind, workspace))) ?? [];
     const [workspaces, members, interns, keys] = await Promise.all([records(get, "workspace"), of("member"), of("intern"), of("key")]);
     // A link to a key may name an old one.
     if (key && !keys.some((it) => it.id === key)) keys.push(...[await optional(get(`key/show${query({ id: key })}`))].filter(Boolean));
-    const found = await Promise.all(workspaces.slice(0, CREDITS_MAX).map((it) => optional(get(`credits/show?workspace=${it.id}`))));
-    return { workspaces, members, interns, keys, credits: new Map(found.filter(Boolean).map((it) => [it.workspace_id, it])) };
+    return { workspaces, members, interns, keys, credits: state.credits };
   },
 
   view: (data, page) => [keysTable(data, page), workspacesTable(data, page), people(data, page)],

@@ -1,10 +1,11 @@
 // The models with their endpoints and their health, and what happens when a provider goes down.
 
-import { optional } from "../api.js";
-import { count, dollars, duration, NONE } from "../format.js";
+import { optional, query } from "../api.js";
+import { count, dollars, duration, failedOf, NONE } from "../format.js";
 import { h } from "../h.js";
 import { badge, empty, name, section, table } from "../parts.js";
 import { breakerBadge, failedAgo } from "./overview.js";
+import { GROUPS_MAX, othersCell, withOthers } from "./spend.js";
 
 function healthTable(endpoints) {
   return table("Endpoints in order of preference", [
@@ -18,6 +19,21 @@ function healthTable(endpoints) {
     { title: "Tokens/s", kind: "number", cell: (it) => (it.tokens_per_second ? count(Math.round(it.tokens_per_second)) : NONE) },
     { title: "Last failure", cell: failedAgo },
   ], endpoints, { key: (it) => `${it.model} ${it.provider} ${it.upstream} ${it.tier}` });
+}
+
+// The models with their usage. What a model beyond the listed groups used is part of the sums of the others.
+function modelTable(models, usage) {
+  const used = new Map(usage.groups.map((it) => [it.model, it]));
+  const unlisted = usage.others.requests > 0 ? null : { requests: 0, cost: 0 };
+  const sums = (it) => (it.isRest ? it : used.get(it.id) ?? unlisted);
+  return table("Models", [
+    { title: "Model", cell: (it) => (it.isRest ? othersCell() : [h("a", { href: `#/requests?model=${encodeURIComponent(it.id)}`, title: "Its requests" }, name(it.id)), h("small", {}, it.kind)]) },
+    { title: "Providers, in order", kind: "wide", cell: (it) => (it.isRest ? NONE : it.providers.map((provider, index) => [index ? " then " : "", name(provider)])) },
+    { title: "Context", kind: "number", cell: (it) => count(it.context_length) },
+    { title: "Requests, 7 days", kind: "number", cell: (it) => count(sums(it)?.requests) },
+    { title: "Failed", kind: "number", cell: (it) => count(sums(it) && failedOf(sums(it))) },
+    { title: "Spend", kind: "number", cell: (it) => dollars(sums(it)?.cost) },
+  ], withOthers({ groups: models, others: usage.others }), { key: (it) => (it.isRest ? "others" : `of ${it.id}`) });
 }
 
 // What is left of each model without one provider. An endpoint that is open now is no help.
@@ -53,23 +69,15 @@ export default {
   pauseMs: 3000,
 
   async load({ ask }) {
-    const [models, endpoints, usage] = await Promise.all([ask("models"), optional(ask("endpoints")), ask("usage?by=model&days=7")]);
+    const [models, endpoints, usage] = await Promise.all([ask("models"), optional(ask("endpoints")), ask(`usage${query({ by: "model", days: 7, limit: GROUPS_MAX })}`)]);
     return { models, endpoints, usage };
   },
 
   view({ models, endpoints, usage }) {
     if (!models.length) return empty("No model is configured", "Add [[providers]] and [[models]] to cofferdam.toml and reload the host.");
-    const used = new Map(usage.groups.map((it) => [it.model, it]));
     return [
       endpoints ? section("Endpoints", healthTable(endpoints)) : null,
-      section("Models", table("Models", [
-        { title: "Model", cell: (it) => [h("a", { href: `#/requests?model=${encodeURIComponent(it.id)}`, title: "Its requests" }, name(it.id)), h("small", {}, it.kind)] },
-        { title: "Providers, in order", kind: "wide", cell: (it) => it.providers.map((provider, index) => [index ? " then " : "", name(provider)]) },
-        { title: "Context", kind: "number", cell: (it) => count(it.context_length) },
-        { title: "Requests, 7 days", kind: "number", cell: (it) => count(used.get(it.id)?.requests ?? 0) },
-        { title: "Failed", kind: "number", cell: (it) => count(used.get(it.id)?.failed ?? 0) },
-        { title: "Spend", kind: "number", cell: (it) => dollars(used.get(it.id)?.cost ?? 0) },
-      ], models, { key: (it) => it.id })),
+      section("Models", modelTable(models, usage)),
       section("What happens if a provider goes down",
         h("p", { class: "hint" }, "By the configured endpoints and their state now. A request may narrow them further, for instance by ", h("code", {}, "provider.only"), "."),
         table("Outages", [

@@ -2,7 +2,7 @@
 
 import { optional } from "../api.js";
 import { bars } from "../chart.js";
-import { count, dollars, NONE, plural, span } from "../format.js";
+import { count, dollars, failedOf, NONE, plural, span } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, code, empty, missing, name, section, table } from "../parts.js";
 import { requestTable } from "./requests.js";
@@ -82,7 +82,7 @@ function spendByModel(usage) {
     { title: "Spend", kind: "number", cell: (it) => dollars(it.cost) },
     { title: "Share", kind: "share", cell: (it) => h("svg", { class: "meter", height: 6, "aria-hidden": "true" }, h("rect", { class: "bar", width: `${(it.cost / most) * 100}%`, height: 6, rx: 3 })) },
     { title: "Requests", kind: "number", cell: (it) => count(it.requests) },
-    { title: "Failed", kind: "number", cell: (it) => count(it.failed) },
+    { title: "Failed", kind: "number", cell: (it) => count(failedOf(it)) },
   ], usage.groups.slice(0, 8), {
     key: (it) => it.model,
     empty: empty("No request yet", "Send one from the ", h("a", { href: "#/playground" }, "playground"), ", or make a key under ", h("a", { href: "#/keys" }, "Keys"), " for a client."),

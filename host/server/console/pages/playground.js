@@ -18,9 +18,15 @@ function requestOf(given) {
   return request;
 }
 
-function curlOf(request, listen) {
+// Where clients on the machine of the host reach it: an unspecified address is that of all its interfaces.
+function baseOf({ listen = "127.0.0.1:8080", tls } = {}) {
+  const address = listen.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:");
+  return `${tls ? "https" : "http"}://${address}`;
+}
+
+function curlOf(request, serving) {
   const quoted = JSON.stringify(request, null, 2).replaceAll("'", "'\\''");
-  return `curl -N http://${listen ?? "127.0.0.1:8080"}/v1/responses \\\n  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n  -d '${quoted}'`;
+  return `curl -N ${baseOf(serving)}/v1/responses \\\n  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n  -d '${quoted}'`;
 }
 
 // What is known of the run so far.
@@ -48,7 +54,7 @@ class Run {
   }
 }
 
-function result(run, listen, state, draw) {
+function result(run, serving, state, draw) {
   if (!run) return empty("Nothing sent yet", "Write an input and send it. The timeline shows each step as it happens.");
   const steps = [...run.steps.values()];
   const cost = run.response?.usage?.cost;
@@ -56,7 +62,7 @@ function result(run, listen, state, draw) {
     Answer: () => (run.text ? h("pre", { class: "answer", tabindex: "0" }, h("bdi", {}, run.text)) : h("p", {}, run.isRunning ? "Waiting for the first content…" : "The answer has no text.")),
     Events: () => [run.lost > 0 && h("p", {}, `${run.lost} further events are not shown.`), h("ol", { class: "events", tabindex: "0" }, run.events.map((it) => h("li", {}, h("strong", {}, it.type), h("code", {}, it.data))))],
     "Sent upstream": () => (run.sent.length ? run.sent.map((it) => copied(JSON.stringify(it, null, 2))) : h("p", {}, "Nothing was sent over the network, or the model answers without one.")),
-    curl: () => copied(curlOf(run.request, listen)),
+    curl: () => copied(curlOf(run.request, serving)),
   };
   return [
     h("div", { class: "outcome" },
@@ -127,8 +133,7 @@ export default {
 
   view({ models, workspaces, plugins, status }, page) {
     const { state } = page;
-    const listen = status.serving?.listen;
-    const tools = plugins.filter((it) => it.kind === "tool").map((it) => `service:${it.name.replace(/^tool-/, "").replaceAll("-", "_")}`);
+    const tools = plugins.filter((it) => it.tool_type).map((it) => `service:${it.tool_type}`);
     return [
       h("form", {
         class: "play",
@@ -151,7 +156,7 @@ export default {
         state.run?.isRunning && button("Stop", () => state.stop.abort())),
       h("p", { class: "hint" }, "The request is real: it costs what it costs and counts for this workspace.")),
       state.fault && !state.run?.isRunning && (state.fault.status === 404 && state.fault.message.startsWith("no such path") ? missing("Playground") : fault(state.fault)),
-      h("div", { class: "result" }, result(state.run, listen, state, page.draw)),
+      h("div", { class: "result" }, result(state.run, status.serving ?? undefined, state, page.draw)),
     ];
   },
 

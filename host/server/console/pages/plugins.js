@@ -1,7 +1,7 @@
 // The plugins: what each asks for and was granted, how often it was called and failed, and its log.
 
 import { ApiError, optional, query } from "../api.js";
-import { count, duration, NONE, plural, time, words } from "../format.js";
+import { count, day, duration, NONE, plural, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, button, code, copied, dialog, empty, facts, field, missing, name, notice, section, table } from "../parts.js";
 
@@ -69,13 +69,18 @@ function held(plugin, page) {
     h("p", {}, h("strong", {}, `Version ${plugin.held.version} is held. `), `It asks for more than ${plugin.version}, which goes on serving:`),
     h("ul", {}, plugin.held.asks_more.map((line) => h("li", {}, code(line)))),
     copied(`cofferdam plugin grant ${plugin.name} --accept --digest ${plugin.held.digest}`),
-    h("div", { class: "buttons" }, button("Accept", accept, { class: "primary" }),
-      button("Go back to an older version", () => dialog({
-        title: `Put the version before ${plugin.version} in place`,
-        body: h("p", {}, "The host serves with it at once, if it still has it."),
-        verb: "Roll back",
-        act: async () => void await page.change("plugin/rollback", { name: plugin.name }),
-      }).then((isDone) => isDone && page.refresh()))));
+    h("div", { class: "buttons" }, button("Accept", accept, { class: "primary" })));
+}
+
+// The version that served before, which the host keeps.
+function earlier({ name: plugin, version, previous }, page) {
+  const back = () => dialog({
+    title: `Go back to version ${previous.version}`,
+    body: h("p", {}, name(plugin), ` serves with version ${previous.version}, installed ${day(previous.installed_at)}, at once. Version ${version} is kept in its place.`),
+    verb: "Go back",
+    act: async () => void await page.change("plugin/rollback", { name: plugin }),
+  }).then((isDone) => isDone && page.refresh());
+  return [`${previous.version}, installed ${day(previous.installed_at)} `, button("Go back to it…", back, { class: "small" })];
 }
 
 function grantForm(plugin, page) {
@@ -123,7 +128,7 @@ function one({ plugins, found }, page) {
   return [
     held(plugin, page),
     facts(
-      ["State", state(plugin)], ["Kind", plugin.kind], ["Version", `${plugin.version}, line ${plugin.line}`], ["From", h("bdi", {}, plugin.origin)],
+      ["State", state(plugin)], ["Kind", plugin.kind], ["Version", `${plugin.version}, line ${plugin.line}`], plugin.previous && ["Version before", earlier(plugin, page)], ["From", h("bdi", {}, plugin.origin)],
       plugin.calls !== undefined && ["Calls", count(plugin.calls)],
       plugin.errors && ["Failed calls", failures(plugin)],
       plugin.busy_s !== undefined && ["Busy", busy(plugin)],

@@ -4,7 +4,7 @@
 import { query, records } from "../api.js";
 import { count, day, dollars, NONE, time, words } from "../format.js";
 import { h } from "../h.js";
-import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
+import { badge, behind, button, code, dialog, empty, field, name, notice, onlyNewest, section, table } from "../parts.js";
 
 const PAGE = 100;
 // The most pages that are read for one view.
@@ -108,6 +108,16 @@ function filters(page, secrets) {
     field("Day, UTC", h("input", { type: "date", value: page.query.day ?? "", onchange: (event) => set({ day: event.target.value }) })));
 }
 
+// What a check found. A damaged store is an error of the host, with the document of the check.
+async function verification(ask) {
+  try {
+    return await ask("vault/verify");
+  } catch (error) {
+    if (error.details?.problems) return error.details;
+    throw error;
+  }
+}
+
 function verdict(found) {
   if (!found) return null;
   const figures = `${count(found.secrets)} secrets in ${count(found.vaults)} vaults, ${count(found.audit_records)} audit records, ${count(found.usage_rows)} usage rows`;
@@ -120,7 +130,7 @@ export default {
 
   // The log is read from its end: only records before the number `before` are shown.
   async load(page) {
-    const [secrets, workspaces, interns] = await Promise.all([page.ask("secret/list"), records(page.ask, "workspace"), records(page.ask, "intern")]);
+    const [secrets, workspaces, interns] = await Promise.all([records(page.ask, "secret"), records(page.ask, "workspace"), records(page.ask, "intern")]);
     const { action, day: on, secret, before } = page.query;
     let found = [];
     // A text in the address that is no name of a secret has no entries.
@@ -136,10 +146,12 @@ export default {
 
   view(data, page) {
     const verify = () => page.run(async () => {
-      page.state.verified = await page.ask("vault/verify");
+      page.state.verified = null;
+      page.draw();
+      page.state.verified = await verification(page.ask);
     }, "The store was checked");
     return [
-      section("Secrets", secretsTable(data, page), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
+      section("Secrets", secretsTable(data, page), onlyNewest(data.secrets, "cofferdam secret list"), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
       section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
         h("div", { class: "buttons" }, button("Verify the store", verify))),
       section("Audit log", filters(page, data.secrets), auditTable(data),

@@ -34,8 +34,8 @@ const PATH_BYTES_MAX: usize = 108;
 const REQUEST_BYTES_MAX: usize = 1024 * 1024;
 /// The buffer size for a reply line, in bytes. Every reply that contains a key is shorter.
 const KEY_REPLY_BYTES: usize = 16 * 1024;
-/// The maximum length of a reply, in bytes.
-const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The maximum length of a reply line, in bytes.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Commands that run at the same time.
 const COMMANDS_MAX: usize = 8;
 /// The time in which a command must arrive, and the time in which each reply line must be taken.
@@ -139,12 +139,16 @@ pub(crate) fn send(
     stream.set_read_timeout(Some(OUTCOME_PATIENCE)).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
     stream.write_all(&line_of(command).map_err(unknown)?).map_err(unknown)?;
-    let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
+    let mut replies = BufReader::new(stream.take(0));
     loop {
+        replies.get_mut().set_limit(REPLY_BYTES_MAX as u64);
         // A reply line with a key fits into this buffer, so the buffer does not grow and leave a
         // copy behind.
         let mut reply = Zeroizing::new(Vec::with_capacity(KEY_REPLY_BYTES));
         replies.read_until(b'\n', &mut reply).map_err(unknown)?;
+        if reply.last() != Some(&b'\n') && replies.get_ref().limit() == 0 {
+            return Ok(Err(too_long()));
+        }
         match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
             // The result of `progress` is ignored: the command goes on without its reader.
             SocketReply::Progress(what, done, of) => drop(progress(&what, done, of)),
@@ -234,7 +238,21 @@ async fn converse(
 }
 
 async fn write_line(stream: &mut tokio::net::UnixStream, reply: &SocketReply) -> io::Result<()> {
-    tokio::time::timeout(PATIENCE, stream.write_all(&line_of(reply)?)).await?
+    let line = reply_line(reply, REPLY_BYTES_MAX)?;
+    tokio::time::timeout(PATIENCE, stream.write_all(&line)).await?
+}
+
+/// The line of a reply. The sender does not read one that is too long, so an error is sent in its place.
+fn reply_line(reply: &SocketReply, bytes_max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let line = line_of(reply)?;
+    if line.len() <= bytes_max { Ok(line) } else { line_of(&SocketReply::Failed(too_long())) }
+}
+
+fn too_long() -> CommandError {
+    CommandError::new(format!(
+        "the command was carried out, but its reply is longer than {} MiB: list fewer records with `--limit N`",
+        REPLY_BYTES_MAX / 1024 / 1024
+    ))
 }
 
 /// One line of JSON in a buffer of its exact length: a buffer that grows would leave copies of a
@@ -301,8 +319,8 @@ mod tests {
     use std::ops::ControlFlow;
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{SendError, bind, line_of, send};
-    use crate::command::Command;
+    use super::{REPLY_BYTES_MAX, SendError, SocketReply, bind, line_of, reply_line, send};
+    use crate::command::{Command, CommandOutcome};
 
     fn ignore(_: &str, _: u64, _: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -328,6 +346,33 @@ mod tests {
             assert_eq!((line.len(), line.last()), (line.capacity(), Some(&b'\n')));
             assert_eq!(serde_json::from_slice::<String>(&line).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn reply_that_is_too_long_says_so() {
+        let outcome = CommandOutcome { document: "long".repeat(100).into(), text: String::new() };
+        let reply = SocketReply::Done(outcome);
+        let whole = reply_line(&reply, 1000).unwrap();
+        assert_eq!(*whole, *line_of(&reply).unwrap());
+        let SocketReply::Failed(error) = serde_json::from_slice(&reply_line(&reply, 400).unwrap()).unwrap()
+        else {
+            panic!("the reply is no error");
+        };
+        assert!(error.message.contains("longer than 64 MiB") && error.message.contains("--limit"), "{error}");
+
+        // A host of another version sends it nevertheless.
+        let data = tempfile::tempdir().unwrap();
+        let listener = bind(data.path()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                // The reader leaves before the end.
+                drop(std::io::Write::write_all(&mut stream, &vec![b'"'; REPLY_BYTES_MAX + 1]));
+            });
+            let sent = send(data.path(), &Command::Status, &mut ignore).unwrap();
+            assert!(sent.unwrap_err().message.contains("longer than 64 MiB"));
+        });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `secret put | list | delete`.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -11,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, CommandOutcome, FailureCause, Remote};
+use super::{CommandError, CommandOutcome, FailureCause, LISTED_MAX, ListLimit, Remote};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Secrets that are read from the store at a time.
-const PAGE: usize = 100;
+const PAGE: usize = 1000;
 
 /// What can be done to secrets.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub enum SecretCommand {
         /// The owner [default: all]
         #[command(flatten)]
         scope: SecretScope,
+        #[command(flatten)]
+        #[serde(flatten)]
+        limit: ListLimit,
     },
     /// Delete a secret
     #[command(add = Remote::Changes)]
@@ -83,6 +87,10 @@ impl SecretScope {
             (None, None) if self.operator => Ok(VaultId::Operator),
             (None, None) => match store.workspaces(None).await?.entries.as_slice() {
                 [only] => Ok(VaultId::Workspace(only.id)),
+                [] => Err(CommandError::new(
+                    "there is no workspace: create one with `cofferdam workspace create NAME`, or say whose with \
+                     --operator",
+                )),
                 _ => Err(CommandError::new(
                     "there is more than one workspace: say whose with --workspace, --intern or --operator",
                 )),
@@ -109,7 +117,7 @@ pub(super) async fn carry_out(
             let text = format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, store).await?);
             Ok(CommandOutcome { document: document(vault, &stored), text })
         }
-        SecretCommand::List { scope } => list(scope, store).await,
+        SecretCommand::List { scope, limit } => list(scope, *limit, store).await,
         SecretCommand::Delete { name: given, scope } => {
             let vault = scope.vault(store).await?;
             let name = name(given)?;
@@ -153,30 +161,68 @@ fn not_deletable(name: &SecretName, of: &str) -> CommandError {
     CommandError { cause: FailureCause::NotFound, ..CommandError::new(message) }
 }
 
-async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {
+struct Listed {
+    /// The place of its vault among those that are listed.
+    place: usize,
+    secret: SecretMetadata,
+}
+
+/// The secrets of one vault after another, by name. With a limit only the newest of all are kept.
+async fn list(scope: &SecretScope, limit: ListLimit, store: &Store) -> Result<CommandOutcome, CommandError> {
     let vaults = if scope.is_open() { store.used_vaults().await? } else { vec![scope.vault(store).await?] };
-    let (mut documents, mut rows) = (Vec::new(), Vec::new());
-    for vault in vaults {
-        let of = vault_name(vault, store).await?;
+    let mut found = Vec::new();
+    for (place, vault) in vaults.iter().enumerate() {
         let mut offset = 0;
         loop {
-            let page = match store.list_secrets(vault, offset, PAGE).await {
+            let page = match store.list_secrets(*vault, offset, PAGE).await {
                 // All secrets are listed, and this intern was deleted meanwhile.
                 Err(Error::Lookup(_)) if scope.is_open() => break,
                 page => page?,
             };
             offset += page.entries.len();
-            for secret in &page.entries {
-                documents.push(document(vault, secret));
-                rows.push(row(&of, secret));
-            }
+            found.extend(page.entries.into_iter().map(|secret| Listed { place, secret }));
+            bound(&mut found, limit)?;
             if !page.has_more {
                 break;
             }
         }
     }
+    if let Some(most) = limit.limit {
+        keep_newest(&mut found, most as usize);
+    }
+    let (mut documents, mut rows) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+    for of_vault in found.chunk_by(|one, next| one.place == next.place) {
+        let Some(vault) = of_vault.first().and_then(|listed| vaults.get(listed.place)) else { continue };
+        let of = vault_name(*vault, store).await?;
+        documents.extend(of_vault.iter().map(|listed| document(*vault, &listed.secret)));
+        rows.extend(of_vault.iter().map(|listed| row(&of, &listed.secret)));
+    }
     let text = table(["NAME", "OF", "HOSTS", "FINGERPRINT", "CREATED"], &rows);
     Ok(CommandOutcome { document: documents.into(), text })
+}
+
+/// Refuses a listing of too many secrets. With a limit, drops older ones when many have come.
+fn bound(found: &mut Vec<Listed>, limit: ListLimit) -> Result<(), CommandError> {
+    match limit.limit {
+        None if found.len() > LISTED_MAX as usize => Err(CommandError::new(format!(
+            "there are more than {LISTED_MAX}; `--limit N` lists the newest N of them"
+        ))),
+        Some(most) if found.len() > 2 * most as usize + PAGE => {
+            keep_newest(found, most as usize);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Drops all but the newest secrets, and leaves those in the order of the listing.
+fn keep_newest(found: &mut Vec<Listed>, most: usize) {
+    if found.len() <= most {
+        return;
+    }
+    found.sort_by_key(|listed| Reverse(listed.secret.created_at_ms));
+    found.truncate(most);
+    found.sort_by(|one, other| (one.place, &one.secret.name).cmp(&(other.place, &other.secret.name)));
 }
 
 fn row(of: &str, secret: &SecretMetadata) -> [String; 5] {
@@ -224,4 +270,45 @@ fn document(vault: VaultId, secret: &SecretMetadata) -> Value {
         "workspace_id": workspace,
         "intern_id": intern,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LISTED_MAX, ListLimit, Listed, PAGE, SecretMetadata, bound, keep_newest};
+
+    /// Secrets of some vaults, of the ages that they are given.
+    fn listed(count: usize, created_at_ms: impl Fn(usize) -> u64) -> Vec<Listed> {
+        let secret = |number: usize| SecretMetadata {
+            name: format!("s{number:06}").parse().unwrap(),
+            hosts: None,
+            fingerprint: None,
+            created_at_ms: created_at_ms(number),
+        };
+        (0..count).map(|number| Listed { place: number / 7, secret: secret(number) }).collect()
+    }
+
+    #[test]
+    fn listing_without_a_limit_is_refused_when_it_is_too_long() {
+        let mut found = listed(LISTED_MAX as usize, |_| 1);
+        bound(&mut found, ListLimit::default()).unwrap();
+        found.extend(listed(1, |_| 1));
+        let refused = bound(&mut found, ListLimit::default()).unwrap_err();
+        assert!(refused.message.contains("more than 50000; `--limit N`"), "{refused}");
+    }
+
+    #[test]
+    fn listing_with_a_limit_keeps_the_newest_in_its_order() {
+        let count = 3 * PAGE;
+        let age = |number: usize| (number as u64).wrapping_mul(2_654_435_761) % 1_000_003;
+        let mut newest: Vec<usize> = (0..count).collect();
+        newest.sort_by_key(|number| std::cmp::Reverse(age(*number)));
+        newest.truncate(10);
+        newest.sort_unstable();
+        let mut found = listed(count, age);
+        bound(&mut found, ListLimit { limit: Some(10) }).unwrap();
+        let names: Vec<String> = found.iter().map(|listed| listed.secret.name.to_string()).collect();
+        assert_eq!(names, newest.iter().map(|number| format!("s{number:06}")).collect::<Vec<_>>());
+        keep_newest(&mut found, 10);
+        assert_eq!(found.len(), 10);
+    }
 }

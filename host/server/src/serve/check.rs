@@ -8,7 +8,7 @@ use cofferdam_store::{Clock, DirectoryLock, HostName, LockError, OpenError, Secr
 use serde_json::json;
 
 use super::renewal::unix_s;
-use crate::command::{Command, SecretCommand, SecretScope};
+use crate::command::{Command, ListLimit, SecretCommand, SecretScope};
 use crate::config::{Config, Environment};
 use crate::execute::execute;
 use crate::failure::Failure;
@@ -114,7 +114,8 @@ fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
 /// Name and host of each secret in the operator's vault, from the running host.
 fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
     let scope = SecretScope { workspace: None, intern: None, operator: true };
-    let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;
+    let outcome =
+        execute(options, &Command::Secret(SecretCommand::List { scope, limit: ListLimit::default() }))?;
     let mut listed = BTreeSet::new();
     for secret in outcome.document.as_array().into_iter().flatten() {
         let name = secret["name"].as_str().unwrap_or_default();
