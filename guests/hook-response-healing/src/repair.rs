@@ -326,7 +326,8 @@ fn ends_string(behind: &str, quote: char) -> bool {
 fn is_cut_number(rest: &str) -> bool {
     let belongs = |character: char| character.is_ascii_digit() || "+-._eE".contains(character);
     rest.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first))
-        && (rest.chars().all(belongs) || matches!(rest.trim_end(), "-" | "+"))
+        && (rest.chars().all(belongs)
+            || rest.strip_prefix(['-', '+']).is_some_and(|behind| behind.trim_start().is_empty()))
 }
 
 /// A number in JSON's spelling, or the word as a string if it is not a number.

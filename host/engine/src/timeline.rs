@@ -289,7 +289,7 @@ impl SharedTimeline {
         Some(document)
     }
 
-    /// Ends the request. Returns who gets its steps, with them.
+    /// Ends the request. Returns what gets its steps, with them.
     fn finish(&self, keep: impl FnOnce(&TimelineRecord)) -> Option<(AtEnd, RecordedTimeline)> {
         let us = self.now_us();
         let mut state = self.lock();

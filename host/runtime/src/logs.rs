@@ -21,6 +21,9 @@ pub(crate) const LOG_LINES_MAX: u32 = 64;
 /// Length limit of a line in bytes, before escaping. Longer lines are cut.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 
+/// The bytes of a line that are searched for secrets. A secret may begin in what is logged and end behind it.
+const SEARCHED_BYTES_MAX: usize = LOG_LINE_BYTES_MAX + 64 * 1024;
+
 /// Warnings and errors of a call that are kept for the log entry of a trap.
 const LAST_WORDS_MAX: usize = 4;
 /// Bytes that are kept of each.
@@ -123,6 +126,8 @@ impl GuestLog {
     }
 
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
+        // A search takes time by the length, and is not interrupted.
+        let message = message.get(..SEARCHED_BYTES_MAX).unwrap_or(message);
         let message = if self.has_secret(message) { REMOVED } else { message };
         let Some(generation) = self.take_line(level, message) else {
             self.plugin.counters.dropped_line();
@@ -242,7 +247,7 @@ impl OutputStream for LineStream {
         for byte in bytes {
             if byte == b'\n' {
                 self.end_line();
-            } else if self.line.len() <= LOG_LINE_BYTES_MAX {
+            } else if self.line.len() < SEARCHED_BYTES_MAX {
                 self.line.push(byte);
             }
         }

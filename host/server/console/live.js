@@ -8,6 +8,7 @@ const POLL_MS = 5000;
 const POLLS = 6;
 // The host tells its state each second: a connection that is silent for longer is dead.
 const SILENCE_MS = 5000;
+const HEAD_MS = 15_000;
 const WAIT_MS_MAX = 15_000;
 const LINE_MAX = 1 << 20;
 
@@ -89,9 +90,11 @@ export function follow({ told, connected, refused }) {
       clearTimeout(silence);
       silence = setTimeout(() => dead.abort(), SILENCE_MS);
     };
-    heard();
+    // The request may wait behind others of the page.
+    silence = setTimeout(() => dead.abort(), HEAD_MS);
     try {
       const answer = await stream("events", { signal: AbortSignal.any([signal, dead.signal]) });
+      heard();
       isCrowded = false;
       ok();
       await readEvents(answer, (event, data) => {

@@ -73,7 +73,7 @@ function hostState() {
 
 function drawBanner() {
   const [what, why] = {
-    429: ["The host asks to wait. ", "Somebody sent it too many wrong credentials."],
+    429: ["The host asks to wait. ", "Too many wrong credentials were sent to it."],
     503: ["The host is busy or stopping. ", "It answered 503."],
   }[link.error?.status] ?? ["The host does not answer. ", "It may be restarting."];
   const lost = () => notice("warn", h("strong", {}, what),
@@ -94,6 +94,9 @@ class Visit {
   }
 
   ask = (path) => ask(path, AbortSignal.any([this.stop.signal, this.connection.signal]));
+
+  // For what takes long and is asked once: it goes on when the connection of the events is replaced.
+  askToEnd = (path) => ask(path, this.stop.signal);
 
   async load() {
     if (this.isLoading) return void (this.isAsked = true);
@@ -252,7 +255,7 @@ function connected(now) {
   else if (link.isCrowded && !was.isCrowded) say("Too many consoles are open");
   drawBar();
   drawBanner();
-  if (link.ok && !was.ok) current?.reconnect();
+  if (link.ok && !was.ok) was.error ? current?.load() : current?.reconnect();
 }
 
 // The code of a link is taken out of the address before anything else.

@@ -58,7 +58,8 @@ pub enum Failure {
     /// The running host has written a backup where this process does not find it.
     #[error(
         "the running host wrote {}, but this process does not find it there: the host has directories of its own \
-         (systemd's PrivateTmp, a container). Name a file in the data directory, and move it away afterwards", .0.display()
+         (systemd's PrivateTmp, a container). The file stays there until the host ends. Name a file in the data directory, \
+         and move it away afterwards", .0.display()
     )]
     BackupElsewhere(std::path::PathBuf),
     /// The confirmation question was not answered with `y`.

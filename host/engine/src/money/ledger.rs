@@ -205,6 +205,13 @@ impl LedgerEntry {
         });
     }
 
+    /// Begins the attempt anew, because the endpoint has refused the request at no cost.
+    pub(crate) fn asked_again(&mut self) {
+        if let Some(underway) = &mut self.underway {
+            underway.asked_again();
+        }
+    }
+
     /// Counts what an attempt has received before its answer is used: events, and the usage that the
     /// provider reports with them.
     pub(crate) fn seen(&mut self, events: &[Event]) {

@@ -76,10 +76,14 @@ impl Trial for ResponseAttempt<'_> {
         if foreign == unsealed.items {
             return asked;
         }
-        self.foreign_seals.store(unsealed.items, Ordering::Relaxed);
         let provider = &endpoint.provider.name;
         tracing::info!(%provider, "a provider could not open sealed reasoning, and is asked again without it");
-        self.ask(endpoint, is_byok, &Bytes::from(unsealed.json), deadline, entry).await
+        entry.asked_again();
+        let asked = self.ask(endpoint, is_byok, &Bytes::from(unsealed.json), deadline, entry).await;
+        if asked.is_ok() {
+            self.foreign_seals.store(unsealed.items, Ordering::Relaxed);
+        }
+        asked
     }
 }
 

@@ -19,12 +19,24 @@ function limitFields(none) {
 }
 
 function ask(page, title, body, verb, path, { isDanger, members = {} } = {}) {
-  return dialog({ title, body, verb, isDanger, act: async (given) => void await page.change(path, { ...members, ...given }) })
-    .then((isDone) => {
-      if (!isDone) return;
-      page.state.creditsAt = 0;
-      page.refresh();
-    });
+  const { state } = page;
+  const act = async (given) => {
+    // Also a change whose answer is an error may have been made.
+    state.changes = (state.changes ?? 0) + 1;
+    await page.change(path, { ...members, ...given });
+  };
+  const before = state.changes;
+  return dialog({ title, body, verb, isDanger, act }).then(() => void (state.changes !== before && page.refresh()));
+}
+
+// The credit of all listed workspaces. It is read anew after a change, also by a load that began before it.
+async function credits(get, state) {
+  const { changes } = state;
+  if (state.creditsOf !== changes || !(state.creditsAt > Date.now() - CREDITS_MS)) {
+    const found = await get(`credits/show${query({ limit: RECORDS_MAX })}`);
+    Object.assign(state, { credits: new Map(found.map((it) => [it.workspace_id, it])), creditsAt: Date.now(), creditsOf: changes });
+  }
+  return state.credits;
 }
 
 function createKey(page, { workspaces, members, interns }) {
@@ -154,16 +166,13 @@ export default {
   pauseMs: 15_000,
 
   async load({ ask: get, query: { workspace, key }, state }) {
-    if (!(state.creditsAt > Date.now() - CREDITS_MS)) {
-      state.credits = new Map((await get(`credits/show${query({ limit: RECORDS_MAX })}`)).map((it) => [it.workspace_id, it]));
-      state.creditsAt = Date.now();
-    }
     // A workspace that was deleted meanwhile has none of these.
     const of = async (kind) => (await optional(records(get, kind, workspace))) ?? [];
-    const [workspaces, members, interns, keys] = await Promise.all([records(get, "workspace"), of("member"), of("intern"), of("key")]);
+    const lists = [records(get, "workspace"), of("member"), of("intern"), of("key")];
+    const [workspaces, members, interns, keys, credit] = await Promise.all([...lists, credits(get, state)]);
     // A link to a key may name an old one.
     if (key && !keys.some((it) => it.id === key)) keys.push(...[await optional(get(`key/show${query({ id: key })}`))].filter(Boolean));
-    return { workspaces, members, interns, keys, credits: state.credits };
+    return { workspaces, members, interns, keys, credits: credit };
   },
 
   view: (data, page) => [keysTable(data, page), workspacesTable(data, page), people(data, page)],

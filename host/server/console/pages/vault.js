@@ -148,7 +148,7 @@ export default {
     const verify = () => page.run(async () => {
       page.state.verified = null;
       page.draw();
-      page.state.verified = await verification(page.ask);
+      page.state.verified = await verification(page.askToEnd);
     }, "The store was checked");
     return [
       section("Secrets", secretsTable(data, page), onlyNewest(data.secrets, "cofferdam secret list"), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),

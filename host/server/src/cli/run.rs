@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam_store::Store;
+use cofferdam_store::{LastBackup, Store};
 use zeroize::Zeroizing;
 
 use super::create::{create, migrate, migrate_back};
@@ -52,7 +52,7 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Vault(VaultCommand::Backup { file }) => {
                     let made = execute(&options, &command)?;
-                    look_for_backup(file, &made)?;
+                    look_for_backup(file, &made).inspect_err(|_| forget_backup(&options))?;
                     print(&options, &made)
                 }
                 Command::Doctor(arguments) => doctor(&options, arguments),
@@ -129,6 +129,13 @@ fn look_for_backup(file: &Path, made: &CommandOutcome) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::BackupElsewhere(file.to_owned()))
+}
+
+/// Has `doctor` warn that there is no backup.
+fn forget_backup(options: &Options) {
+    if let Err(error) = LastBackup::forget(&options.data) {
+        tracing::warn!(%error, "the note about the last backup could not be removed");
+    }
 }
 
 /// Prints the audit log page by page, because it may be longer than one reply.

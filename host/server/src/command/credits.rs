@@ -1,7 +1,7 @@
 //! `credits show | add | unlimited`.
 
 use clap::Subcommand;
-use cofferdam_store::{Actor, Balance, Dollars, Error, Store, Workspace};
+use cofferdam_store::{Actor, Balance, Dollars, Store, Workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -64,15 +64,11 @@ pub(super) async fn carry_out(
 
 async fn list(limit: ListLimit, store: &Store) -> Result<CommandOutcome, CommandError> {
     let workspaces = limit.records(async |before| store.workspaces(before).await).await?;
-    let mut balances = Vec::with_capacity(workspaces.len());
-    for workspace in &workspaces {
-        match store.balance(workspace.id).await {
-            Ok(balance) => balances.push((&**workspace, balance)),
-            // It was deleted meanwhile.
-            Err(Error::Lookup(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let found = store.balances(workspaces.iter().map(|workspace| workspace.id).collect()).await?;
+    // One without a balance was deleted meanwhile.
+    let found =
+        workspaces.iter().zip(found).filter_map(|(workspace, balance)| Some((&**workspace, balance?)));
+    let balances: Vec<(&Workspace, Balance)> = found.collect();
     let row = |(workspace, balance): &(&Workspace, Balance)| {
         [
             workspace.name.to_string(),

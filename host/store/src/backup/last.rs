@@ -36,6 +36,17 @@ impl LastBackup {
         }
     }
 
+    /// Removes the note, because its backup is lost.
+    ///
+    /// # Errors
+    /// The note cannot be removed.
+    pub fn forget(dir: &Path) -> io::Result<()> {
+        match fs::remove_file(dir.join(Self::FILE_NAME)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn write(&self, dir: &Path) -> io::Result<()> {
         let draft = dir.join("last-backup.new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
@@ -71,6 +82,10 @@ mod tests {
         note.write(dir.path()).unwrap();
         note.write(dir.path()).unwrap();
         assert_eq!(LastBackup::read(dir.path()).unwrap(), Some(note));
+        for _ in 0..2 {
+            LastBackup::forget(dir.path()).unwrap();
+            assert_eq!(LastBackup::read(dir.path()).unwrap(), None);
+        }
         std::fs::write(dir.path().join("last-backup"), "no note").unwrap();
         LastBackup::read(dir.path()).unwrap_err();
     }

@@ -84,10 +84,19 @@ impl WriteBatch {
         Ok(Ok(Held { pledged: 0, covered: Some(request.all) }))
     }
 
-    /// What a workspace has spent, and what is reserved for its requests, pico-dollars.
-    pub(crate) fn standing_of_workspace(&self, id: WorkspaceId) -> Result<(WorkspaceSpent, u64), Gap> {
-        let (intents, spent) = both(self.intents_of(id), self.workspace_spent(id))?;
-        Ok((spent, intents.iter().map(|intent| intent.amount_pico).fold(0, u64::saturating_add)))
+    /// What each of these workspaces has spent, and what is reserved for its requests, pico-dollars.
+    pub(crate) fn standings_of_workspaces(
+        &self,
+        ids: &[WorkspaceId],
+    ) -> Result<Vec<(WorkspaceSpent, u64)>, Gap> {
+        let spent = ids.iter().map(|id| Need::Row(Keyspace::Keys, rows::workspace_spend_key(*id)));
+        let intents = ids.iter().map(|id| Need::Range(shared_intents(&rows::shared_intents_of(*id))));
+        self.view.read_ahead(spent.chain(intents).collect())?;
+        let standing = |id: &WorkspaceId| {
+            let (intents, spent) = both(self.intents_of(*id), self.workspace_spent(*id))?;
+            Ok((spent, intents.iter().map(|intent| intent.amount_pico).fold(0, u64::saturating_add)))
+        };
+        ids.iter().map(standing).collect()
     }
 
     /// What each of these keys has spent, and what is reserved for its requests, pico-dollars.

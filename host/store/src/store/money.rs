@@ -25,16 +25,25 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`].
     pub async fn balance(&self, workspace: WorkspaceId) -> Result<Balance, Error> {
+        let found = self.balances(vec![workspace]).await?.pop().flatten();
+        Ok(found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?)
+    }
+
+    /// [`Store::balance`] of these workspaces, in their order; `None` for one that does not exist.
+    ///
+    /// # Errors
+    /// Those of reading, where hosts share the store.
+    pub async fn balances(&self, workspaces: Vec<WorkspaceId>) -> Result<Vec<Option<Balance>>, Error> {
         let directory = self.directory();
-        let found = directory.workspaces.get(&workspace);
-        let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
+        let credit_of = |id| Some((id, directory.workspaces.get(&id)?.credit));
+        let credits: Vec<Option<(WorkspaceId, Credit)>> = workspaces.into_iter().map(credit_of).collect();
+        drop(directory);
         #[cfg(feature = "postgres")]
         if self.0.engine.host_id().is_some() {
-            let credit = found.credit;
-            drop(directory);
-            return self.aside(move |store| store.shared_balance(workspace, credit)).await;
+            return self.aside(move |store| store.shared_balances(&credits)).await;
         }
-        Ok(self.ledger().balance(workspace, found.credit))
+        let balance = |(id, credit)| self.ledger().balance(id, credit);
+        Ok(credits.into_iter().map(|credit| credit.map(balance)).collect())
     }
 
     /// Spend of the key with this id at this moment.
@@ -65,11 +74,15 @@ impl Store {
         Ok(keys.iter().map(|key| self.ledger().key_spend(key)).collect())
     }
 
-    /// [`Store::balance`] over all hosts that share the store.
+    /// [`Store::balances`] over all hosts that share the store; `None` stays `None`.
     #[cfg(feature = "postgres")]
-    fn shared_balance(&self, workspace: WorkspaceId, credit: Credit) -> Result<Balance, Error> {
-        let (spent, reserved_pico) = self.as_committed()?.standing_of_workspace(workspace)?;
-        Ok(Balance::of(credit, spent, reserved_pico))
+    fn shared_balances(&self, of: &[Option<(WorkspaceId, Credit)>]) -> Result<Vec<Option<Balance>>, Error> {
+        let workspaces: Vec<WorkspaceId> = of.iter().flatten().map(|(id, _)| *id).collect();
+        let mut standings = self.as_committed()?.standings_of_workspaces(&workspaces)?.into_iter();
+        let mut balance = |(_, credit): &(WorkspaceId, Credit)| {
+            standings.next().map(|(spent, reserved_pico)| Balance::of(*credit, spent, reserved_pico))
+        };
+        Ok(of.iter().map(|of| of.as_ref().and_then(&mut balance)).collect())
     }
 
     /// [`Store::key_spends`] over all hosts that share the store.

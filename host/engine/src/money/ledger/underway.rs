@@ -11,6 +11,7 @@ use cofferdam_runtime::wire::{Event, Usage};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -101,6 +102,12 @@ impl Underway {
             is_recorded: false,
             is_complete: false,
         }
+    }
+
+    /// Begins anew: the endpoint has refused the request at no cost, and is not asked again yet.
+    pub(super) fn asked_again(&mut self) {
+        self.began = Instant::now();
+        self.presence.sent().store(false, Ordering::Relaxed);
     }
 
     /// Counts what arrived, and notes the usage that the provider reports with it.
@@ -313,7 +320,6 @@ mod tests {
     use super::*;
     use crate::memory::health::{AttemptWatch, EndpointKey};
     use cofferdam_store::Clock;
-    use std::sync::atomic::Ordering;
 
     /// A running answer at an endpoint that produces a hundred tokens a second, each at one
     /// pico-dollar.
@@ -378,6 +384,16 @@ mod tests {
         let answer = Underway { presence: Arc::default(), output_bytes: 0, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(answer.unreported(Unreported::Produced, None), no_usage());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_charged_for_the_time_of_a_question_that_was_refused() {
+        let mut answer = Underway { output_bytes: 0, ..underway(5_000) };
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        answer.asked_again();
+        assert_eq!(answer.unreported(Unreported::Produced, None), no_usage(), "not sent again");
+        answer.presence.sent().store(true, Ordering::Relaxed);
+        assert_eq!(answer.unreported(Unreported::Produced, None).output_tokens, 0);
     }
 
     #[tokio::test(start_paused = true)]
