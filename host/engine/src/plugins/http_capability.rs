@@ -284,7 +284,8 @@ impl Visit<'_> {
         Err(UnsentRequest {
             error: HttpError::Denied,
             audit: Some((RequestRefusal::Rule, Some(first.name.clone()))),
-            log: "the request, or the redirect that leads to it, has a secret that a host sent back".to_owned(),
+            log: "the request, or the redirect that leads to it, has a secret that a host sent back"
+                .to_owned(),
         })
     }
 

@@ -9,9 +9,7 @@ use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
-#[cfg(feature = "postgres")]
-use crate::records::Credit;
-use crate::records::{ApiKey, Workspace};
+use crate::records::{ApiKey, Credit, Workspace};
 use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::{UsageDay, day_of};
 use crate::state::{Guard, RowRange};
