@@ -124,7 +124,7 @@ export default {
   hears: ["request"],
   heading: (page) => (page.rest ? `Request ${page.rest.slice(0, 40)}` : "Requests"),
 
-  // Whether the list stays as it is: it is paused, an older part of it is shown, or somebody reads it.
+  // Whether the list stays as it is: it is paused, an older part of it is shown, or an operator reads it.
   isHeld(page, event, data) {
     if (page.rest) return !page.data?.request || page.data.request.outcome !== "running";
     if (event === "request" && data) page.state.newer = (page.state.newer ?? 0) + 1;
