@@ -244,7 +244,7 @@ impl App {
         for (shown, plugin) in facts.plugins.iter_mut().zip(live.engine.plugins().iter()) {
             shown.work = Some(PluginWork::of(plugin));
         }
-        installed::add_held(&mut facts, &self.desk.options().data);
+        installed::add_from_lock(&mut facts, &self.desk.options().data);
         facts
     }
 }

@@ -158,7 +158,7 @@ fn on_database(
     let store = connect(config, database, StoreUse::Command)?;
     store.note_backups_in(&options.data);
     let mut facts = Facts::default();
-    installed::add_held(&mut facts, &options.data);
+    installed::add_from_lock(&mut facts, &options.data);
     let outcome = block_on(carry_out(command, Some(&store), &facts, progress));
     store.close();
     Ok(outcome??)
@@ -184,7 +184,7 @@ fn in_process(
         ask(&format!("made a store in {}\n", full_path(&options.data).display()));
     }
     let mut facts = Facts::default();
-    installed::add_held(&mut facts, &options.data);
+    installed::add_from_lock(&mut facts, &options.data);
     let outcome = block_on(carry_out(command, Some(&store), &facts, progress));
     store.close();
     Ok(outcome??)
@@ -217,6 +217,6 @@ fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Fail
     let places = PluginPlaces::new(&options.data, folder);
     let services = wiring::services(&config, places, &runtime, &environment, &Memory::default(), 0)?;
     let mut facts = facts::of(&services.catalog, &services.plugins);
-    installed::add_held(&mut facts, &options.data);
+    installed::add_from_lock(&mut facts, &options.data);
     Ok(block_on(carry_out(command, None, &facts, &mut teller(options)))??)
 }

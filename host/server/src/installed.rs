@@ -70,9 +70,10 @@ impl<'p> PluginPlaces<'p> {
 }
 
 /// Adds what only the lock knows: the updates that wait for `plugin grant --accept`, and the versions before.
-pub(crate) fn add_held(facts: &mut Facts, data: &Path) {
-    facts.held = held(data);
-    let Ok(lock) = InstalledFolder::new(data).read_lock() else { return };
+pub(crate) fn add_from_lock(facts: &mut Facts, data: &Path) {
+    let files = InstalledFolder::new(data);
+    let Ok(lock) = files.read_lock() else { return };
+    facts.held = held_in(&files, &lock);
     for plugin in &mut facts.plugins {
         let previous = lock.plugins.get(&plugin.name).and_then(|locked| locked.previous.as_ref());
         plugin.previous = previous.map(|InstalledVersion { version, installed_at, .. }| PreviousFacts {
@@ -101,7 +102,10 @@ pub(crate) fn damaged(data: &Path) -> Vec<(String, InstalledError)> {
 /// plugins reports it.
 pub(crate) fn held(data: &Path) -> Vec<HeldFacts> {
     let files = InstalledFolder::new(data);
-    let Ok(lock) = files.read_lock() else { return Vec::new() };
+    files.read_lock().map(|lock| held_in(&files, &lock)).unwrap_or_default()
+}
+
+fn held_in(files: &InstalledFolder, lock: &PluginLock) -> Vec<HeldFacts> {
     let held = lock.plugins.iter().filter_map(|(name, plugin)| {
         let held = plugin.held.as_ref()?;
         Some(HeldFacts {

@@ -266,13 +266,9 @@ impl Visit<'_> {
     /// Searches what a plugin wrote for secrets that were sent for it: a plugin may have decoded an answer with one.
     async fn search_request(&self, request: &GuestRequest) -> Result<(), UnsentRequest> {
         let Some(mut search) = self.capability.history.released.search(self.plugin) else { return Ok(()) };
-        let GuestRequest { target, headers, body, .. } = request;
-        let mut texts = vec![target.as_str().to_owned()];
-        texts.extend(headers.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
-        let body = body.clone();
-        let searched = aside(body.len(), move || {
-            texts.push(String::from_utf8_lossy(&body).into_owned());
-            texts.into_iter().for_each(|text| drop(search.text(text)));
+        let request = request.clone();
+        let searched = aside(request.body.len(), move || {
+            search.request(request);
             search
         });
         let failed = |_: Refusal| UnsentRequest::invalid("the request could not be searched for secrets");

@@ -320,7 +320,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::{REPLY_BYTES_MAX, SendError, SocketReply, bind, line_of, reply_line, send};
-    use crate::command::{Command, CommandOutcome};
+    use crate::command::{Command, CommandError, CommandOutcome};
 
     fn ignore(_: &str, _: u64, _: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -361,18 +361,24 @@ mod tests {
         assert!(error.message.contains("longer than 64 MiB") && error.message.contains("--limit"), "{error}");
 
         // A host of another version sends it nevertheless.
+        let sent = sent_to(|mut stream| {
+            // The reader leaves before the end.
+            drop(std::io::Write::write_all(&mut stream, &vec![b'"'; REPLY_BYTES_MAX + 1]));
+        });
+        assert!(sent.unwrap().unwrap_err().message.contains("longer than 64 MiB"));
+    }
+
+    /// The outcome of a command that is sent to a host which does this with the connection.
+    fn sent_to(
+        host: impl FnOnce(std::os::unix::net::UnixStream) + Send,
+    ) -> Result<Result<CommandOutcome, CommandError>, SendError> {
         let data = tempfile::tempdir().unwrap();
         let listener = bind(data.path()).unwrap();
         listener.set_nonblocking(false).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let (mut stream, _) = listener.accept().unwrap();
-                // The reader leaves before the end.
-                drop(std::io::Write::write_all(&mut stream, &vec![b'"'; REPLY_BYTES_MAX + 1]));
-            });
-            let sent = send(data.path(), &Command::Status, &mut ignore).unwrap();
-            assert!(sent.unwrap_err().message.contains("longer than 64 MiB"));
-        });
+            scope.spawn(|| host(listener.accept().unwrap().0));
+            send(data.path(), &Command::Status, &mut ignore)
+        })
     }
 
     #[test]
@@ -384,20 +390,11 @@ mod tests {
 
     #[test]
     fn connection_that_breaks_after_sending_has_no_known_outcome() {
-        let data = tempfile::tempdir().unwrap();
-        let listener = bind(data.path()).unwrap();
-        listener.set_nonblocking(false).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut line = [0; 64];
-                let count = std::io::Read::read(&mut stream, &mut line).unwrap();
-                assert_eq!(&line[..count], b"\"status\"\n");
-            });
-            assert!(matches!(
-                send(data.path(), &Command::Status, &mut ignore),
-                Err(SendError::OutcomeUnknown)
-            ));
+        let sent = sent_to(|mut stream| {
+            let mut line = [0; 64];
+            let count = std::io::Read::read(&mut stream, &mut line).unwrap();
+            assert_eq!(&line[..count], b"\"status\"\n");
         });
+        assert!(matches!(sent, Err(SendError::OutcomeUnknown)));
     }
 }

@@ -143,35 +143,29 @@ fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
     if let Some(newest) = filter.newest {
         return newest_audit_records(options, filter, newest);
     }
-    let mut has_records = false;
-    let mut begin = "[";
+    // What stands before the next record of the JSON array.
+    let mut before = "[";
     loop {
         let mut page = audit_page(options, &filter)?;
         let next = page.document.get("next").and_then(serde_json::Value::as_u64);
         let text = match records_of(&mut page) {
-            Some(records) if options.json => elements(begin, records, &mut has_records),
+            Some(records) if options.json => records
+                .iter()
+                .map(|record| format!("{}{record}", std::mem::replace(&mut before, ",")))
+                .collect(),
             _ => std::mem::take(&mut page.text),
         };
-        begin = "";
         if write_part(&text)?.is_break() {
             return Ok(());
         }
         let Some(next) = next else { break };
         filter.since = next;
     }
-    if options.json { write_out("]\n") } else { Ok(()) }
-}
-
-/// The next elements of a JSON array, after `begin`. `has_elements`: the array has some already.
-fn elements(begin: &str, records: &[serde_json::Value], has_elements: &mut bool) -> String {
-    let mut text = begin.to_owned();
-    for record in records {
-        if std::mem::replace(has_elements, true) {
-            text.push(',');
-        }
-        text.push_str(&record.to_string());
+    match before {
+        _ if !options.json => Ok(()),
+        "[" => write_out("[]\n"),
+        _ => write_out("]\n"),
     }
-    text
 }
 
 /// Prints the newest records of the audit log that pass the filter, oldest first.

@@ -5,7 +5,7 @@
 //! that spells a value in another character set, or escapes its letters in JSON, could have the
 //! plugin restore it.
 
-use cofferdam_egress::{Credential, PlacedSecret, SentSecret, SentSecrets};
+use cofferdam_egress::{Credential, GuestRequest, PlacedSecret, SentSecret, SentSecrets};
 use cofferdam_runtime::services::SentSearch;
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
 use serde_json::{Map, Value};
@@ -91,6 +91,16 @@ impl ReleasedSearch {
             item: self.json(item),
             annotations: annotations.into_iter().map(|annotation| self.json(annotation)).collect(),
             cost_pico,
+        }
+    }
+
+    /// Looks for the values in a request that the plugin wrote, which cannot be sent without them.
+    pub(super) fn request(&mut self, request: GuestRequest) {
+        let GuestRequest { target, headers, body, .. } = request;
+        let body = String::from_utf8_lossy(&body).into_owned();
+        let headers = headers.into_iter().flat_map(|(name, value)| [name, value]);
+        for text in headers.chain([target.as_str().to_owned(), body]) {
+            drop(self.text(text));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which strings of a request are text that a model reads.
 
-/// Members whose strings are names or media. The host leaves them out of a client's call that it renders for
-/// a model, so a name that is added here belongs into `UNREAD` of `host/engine/src/request/server_items.rs`.
+/// Members whose strings are names or media. Moderation does not read them, and the host leaves them out of a client's
+/// call that it renders for a model.
 const NOT_TEXT: [&str; 15] = [
     "audio_url",
     "call_id",
