@@ -61,6 +61,8 @@ impl Options {
             ("port", &port),
             ("unix_socket_directories", folder),
             ("shared_buffers", "16MB"),
+            // A test process with a test for each of many processors shares one server.
+            ("max_connections", "500"),
             // A standby asks again soon when its primary comes back.
             ("wal_retrieve_retry_interval", "100ms"),
             ("timezone", "UTC"),
