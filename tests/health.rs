@@ -110,3 +110,18 @@ fn mistakes_are_named() {
     std::fs::write(folder.path().join("health.toml"), "[server]\nadmin = 5\n").unwrap();
     assert_eq!(health(folder.path(), &[]).status.code(), Some(78));
 }
+
+#[tokio::test]
+async fn a_file_that_the_running_host_does_not_use_yet_makes_no_host_ill() {
+    let host = Setup::new().start();
+    Admin::new(&host).until_ready().await;
+    let silent = crate::kit::upstream::Closed::new().base;
+    let silent = silent.trim_start_matches("http://").trim_end_matches("/v1");
+    for config in ["[server]\nadmin = 5\n".to_owned(), format!("[server]\nadmin = \"{silent}\"\n")] {
+        std::fs::write(host.directory().join("cofferdam.toml"), config).unwrap();
+        let output = host.command_to_run(&["health"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let url = format!("{}/readyz", host.admin);
+        assert_eq!((&document["ready"], &document["url"]), (&json!(true), &json!(url)), "{output:?}");
+    }
+}

@@ -112,6 +112,43 @@ async fn a_router_can_be_the_fallback_of_a_model() {
 }
 
 #[tokio::test]
+async fn a_router_that_finds_nothing_leaves_the_other_models_of_the_request() {
+    let bench = Bench::start().await;
+    for (model, other) in [("other/large", "service/auto"), ("service/auto", "other/large")] {
+        let response = bench
+            .ask(&json!({"model": model, "models": [other], "input": "Hello.",
+                "plugins": [{"id": "auto-router", "allowed_models": ["none/*"]}]}))
+            .await;
+        assert_eq!(response["model"], "other/large");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_named_twice_is_offered_to_routers_once() {
+    let bench = Bench::start().await;
+    let models = json!(["acme/small:floor", "acme/small", "acme/medium"]);
+    let response =
+        bench.ask(&json!({"model": "service/switchyard", "models": models, "input": "Hello."})).await;
+    assert!(response["model"].as_str().unwrap().starts_with("acme/"), "{response}");
+}
+
+#[tokio::test]
+async fn routers_are_offered_no_model_that_must_not_get_the_content() {
+    let private = "[[models]]\nid = \"acme/private\"\nendpoints = [{ provider = \"p\", model = \"up\", zdr = true, \
+        data_collection = \"deny\", input = 50, output = 50 }]";
+    let guests = folder(&["router-picky"]);
+    let bench = Bench::with(|setup| setup.config(private).plugins(guests.path())).await;
+    for slug in ["service/auto", "service/picky"] {
+        for wish in [json!({"zdr": true}), json!({"data_collection": "deny"})] {
+            let mut provider = wish.clone();
+            provider["allow_fallbacks"] = json!(false);
+            let response = bench.ask(&json!({"model": slug, "input": "Hello.", "provider": provider})).await;
+            assert_eq!(response["model"], "acme/private", "{slug} {wish}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_conversation_longer_than_the_context_loses_its_middle() {
     let upstream = Upstream::start().await;
     let host = Setup::new()

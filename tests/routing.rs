@@ -6,7 +6,8 @@ mod sessions;
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, text_of};
-use crate::kit::config::{MODEL, priced, several, single};
+use crate::kit::config::{MODEL, priced, provider, several, single};
+use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
@@ -173,4 +174,30 @@ async fn metadata_shows_when_no_endpoint_was_reached() {
         assert_eq!(metadata["endpoints"]["total"], 1, "{kind}");
         assert!(metadata.get("generation_time").is_none(), "{kind}: {metadata}");
     }
+}
+
+#[tokio::test]
+async fn a_router_of_a_third_party_sends_content_to_no_endpoint_that_the_client_forbids() {
+    let (open, private) = (Upstream::start().await, Upstream::start().await);
+    let endpoint = |name: &str, more: &str| format!("{{ provider = \"{name}\", model = \"up\"{more} }}");
+    let config = provider("private", "openai-chat", &private.base)
+        + &provider("open", "openai-chat", &open.base)
+        + &format!(
+            "[[models]]\nid = \"{MODEL}\"\nendpoints = [{}, {}]\n[plugins.router]\nreplaces = true\n",
+            endpoint("private", ", zdr = true, data_collection = \"deny\""),
+            endpoint("open", "")
+        );
+    let guests = folder(&["router"]);
+    let host = Setup::new().config(&config).plugins(guests.path()).start();
+    // This router tries the last endpoint first, whatever the client says.
+    open.reply(script::chat("open"));
+    assert_eq!(ask(&host, &request()).await.body["service_metadata"]["strategy"], "own");
+    assert_eq!((open.asked().len(), private.asked().len()), (1, 0));
+    for wish in [json!({"zdr": true}), json!({"data_collection": "deny"})] {
+        private.reply(script::chat("private"));
+        let mut request = request();
+        request["provider"] = wish;
+        assert_eq!(attempts(&ask(&host, &request).await), [("private", 200)]);
+    }
+    assert_eq!(open.asked().len(), 1);
 }

@@ -2,6 +2,7 @@
 
 use crate::kit::client::{Client, http};
 use crate::kit::config::{MODEL, model, provider};
+use crate::kit::deadline::until;
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script;
 use crate::kit::upstream::{Asked, Closed, Reply, Upstream};
@@ -273,9 +274,85 @@ async fn queued_records_are_sent_before_the_host_ends() {
         assert_eq!(client.post("/responses", &traced()).await.status, 200);
     }
     tokio::task::spawn_blocking(move || host.end()).await.unwrap();
-    let spans =
-        |asked: &Asked| asked.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().len();
     assert_eq!(collector.asked().iter().map(spans).sum::<usize>(), 3);
+}
+
+/// The number of spans in a request to a collector.
+fn spans(asked: &Asked) -> usize {
+    asked.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn records_that_are_too_many_for_one_request_are_sent_in_parts() {
+    let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
+    let config = served(&upstream) + &destination("otel", "otlp", &collector.base);
+    let host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    let (request, mut asked, mut refused_alone) = (traced(), 0, 0);
+    // Records that come soon after each other are sent together. On a busy machine one may be sent alone.
+    for round in 1..=20_u64 {
+        collector.reply(script::refusal(413, "too large"));
+        let requests = (0..4).map(|_| {
+            upstream.reply(script::chat("Hi"));
+            collector.reply(taken());
+            client.post("/responses", &request)
+        });
+        let answers = futures_util::future::join_all(requests).await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+        until("all records are counted", async || {
+            counts(&host, "otel").await[..2].iter().sum::<u64>() == 4 * round
+        })
+        .await;
+        let all = collector.asked();
+        let refused = spans(&all[asked]);
+        collector.clear();
+        asked = all.len();
+        refused_alone += u64::from(refused == 1);
+        assert_eq!(counts(&host, "otel").await, [4 * round - refused_alone, refused_alone, 0]);
+        if refused > 1 {
+            return;
+        }
+    }
+    panic!("no records were sent together");
+}
+
+#[tokio::test]
+async fn spans_that_a_collector_takes_no_room_for_count_as_failed() {
+    let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
+    let config = served(&upstream) + &destination("otel", "otlp", &collector.base);
+    let host = Setup::new().config(&config).start();
+    let answers = [json!({"partialSuccess": {"rejectedSpans": "1", "errorMessage": "no room"}}), json!({})];
+    for (sent, answer) in answers.into_iter().enumerate() {
+        collector.reply(Reply::json(200, answer));
+        upstream.reply(script::chat("Hi"));
+        assert_eq!(Client::new(&host).post("/responses", &traced()).await.status, 200);
+        until("the record is counted", async || counts(&host, "otel").await == [sent as u64, 1, 0]).await;
+    }
+}
+
+#[tokio::test]
+async fn records_of_the_configuration_before_are_sent_before_the_host_ends() {
+    let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
+    let with = served(&upstream) + &destination("otel", "otlp", &collector.base);
+    let mut host = Setup::new().config(&with).start();
+    let client = Client::new(&host);
+    // The first record holds the second one back until its answer ends.
+    let (gate, held) = Reply::fed_as("application/json");
+    collector.reply(held);
+    collector.reply(taken());
+    for _ in 0..2 {
+        upstream.reply(script::chat("Hi"));
+        assert_eq!(client.post("/responses", &traced()).await.status, 200);
+        collector.until_asked(1).await;
+    }
+    std::fs::write(host.directory().join("cofferdam.toml"), served(&upstream)).unwrap();
+    host.signal("HUP");
+    host.until_logged("configuration and plugins were read again");
+    host.signal("TERM");
+    host.until_logged("stopping");
+    drop(gate);
+    tokio::task::spawn_blocking(move || host.wait()).await.unwrap();
+    assert_eq!(collector.asked().iter().map(spans).sum::<usize>(), 2);
 }
 
 #[test]

@@ -140,3 +140,13 @@ async fn an_expired_certificate_replaces_none_but_a_host_starts_with_it() {
     host.until_logged(TAKEN);
     assert_eq!(Client::new(&host).get("/models").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_configuration_is_read_again_under_a_certificate_that_has_expired() {
+    let expire = |params: &mut rcgen::CertificateParams| params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    let expired = Authority::new().issue_with(NAMES, expire);
+    let host = Setup::new().tls(&expired).start();
+    host.until_logged("clients refuse this certificate");
+    host.signal("HUP");
+    host.until_logged("configuration and plugins were read again");
+}

@@ -81,7 +81,7 @@ pub(crate) async fn exchange(
     let reply = sent?;
     let resumed = instance.resume(&scope.context).await;
     resumed.map_err(|error| AttemptFailure::from(error).with_status(reply.status.as_u16()))?;
-    let streamed = asked_for_stream && is_event_stream(&reply.headers);
+    let streamed = asked_for_stream && is_stream(&reply.headers);
     let head = response_head(endpoint.provider.adapter.manifest(), &reply, streamed);
     if !reply.status.is_success() {
         return Err(map_error(instance, &head, reply, used, deadline).await);
@@ -155,15 +155,24 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
     })
 }
 
-/// Whether the answer is a stream of events. A provider may answer with one body although a stream
-/// was asked for.
-fn is_event_stream(headers: &HeaderMap) -> bool {
+/// The content types of streams.
+const STREAM_TYPES: [&str; 5] = [
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/stream+json",
+];
+
+/// Whether the answer is a stream, of events or of lines. A provider may answer with one body although a stream was asked
+/// for.
+fn is_stream(headers: &HeaderMap) -> bool {
     // Without a content type the answer is taken for the stream that was asked for.
     let Some(kind) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return true };
     let starts = |known: &&str| {
         kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
     };
-    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(starts)
+    STREAM_TYPES.iter().any(starts)
 }
 
 pub(crate) fn framing_of(manifest: &Manifest) -> Framing {

@@ -5,8 +5,12 @@
 //! secret. It is made together with the usage row and put into a bounded queue for each
 //! destination. Each destination has a worker of its own, so no request waits for one. A
 //! destination that does not answer loses records, which is counted, and has no other effect.
+//!
+//! The workers of a configuration run on one thread of their own, because making the bodies of large batches would delay
+//! the thread that accepts connections.
 
 mod otlp;
+mod queue;
 mod record;
 mod trace_parent;
 mod webhook;
@@ -17,20 +21,18 @@ pub use record::PendingExport;
 pub use trace_parent::TraceParent;
 
 use crate::authentication::OperatorKey;
-use crate::memory::meters::{ExportTally, Meters};
+use crate::memory::meters::Meters;
 use cofferdam_egress::{Egress, Origin};
 use cofferdam_store::{Clock, Store};
+use futures_util::future::join_all;
 use http::header::{HeaderName, HeaderValue};
+use queue::ExportQueue;
 use record::ExportRecord;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::io;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::mpsc::{Sender, channel};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use worker::Worker;
-
-/// Records that wait for one destination. Further ones are dropped.
-const QUEUE_MAX: usize = 1024;
 
 /// The format in which a destination gets records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,53 +98,61 @@ pub struct DestinationKey {
     pub key: OperatorKey,
 }
 
-enum Message {
-    Record(Arc<ExportRecord>),
-    /// Asks for an answer once all messages before it are sent or given up.
-    Flush(oneshot::Sender<()>),
-}
-
-struct ExportQueue {
-    sender: Sender<Message>,
-    tally: Arc<ExportTally>,
-}
-
 /// Takes records for all destinations. Clones share the queues. When the last clone is dropped, the
 /// workers send what is queued and end.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Broadcaster {
     queues: Arc<[ExportQueue]>,
+    /// Closed when the workers have ended.
+    ended: watch::Receiver<()>,
     wants_steps: bool,
 }
 
+/// A broadcaster whose configuration was replaced. Its workers may still have records to send.
+pub struct FormerBroadcaster {
+    queues: Weak<[ExportQueue]>,
+    ended: watch::Receiver<()>,
+}
+
 impl Broadcaster {
-    /// Starts a worker for each destination, on the current tokio runtime.
-    #[must_use]
-    pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store, meters: &Meters) -> Self {
+    /// Starts a worker for each destination, on a thread of their own.
+    ///
+    /// # Errors
+    /// The system refuses the thread.
+    pub fn start(
+        destinations: Vec<Destination>,
+        egress: &Egress,
+        store: &Store,
+        meters: &Meters,
+    ) -> io::Result<Self> {
         let wants_steps = destinations.iter().any(|it| it.spans == Spans::Steps);
-        let queues = destinations.into_iter().map(|destination| {
-            let (sender, messages) = channel(QUEUE_MAX);
-            let tally = meters.destination(&destination.name);
-            let queue = ExportQueue { sender, tally: Arc::clone(&tally) };
-            let worker = Worker::new(destination, egress.clone(), store.clone(), tally);
-            tokio::spawn(worker.run(messages));
-            queue
-        });
-        Self { queues: queues.collect(), wants_steps }
+        let (ends, ended) = watch::channel(());
+        let (mut queues, mut workers) = (Vec::new(), Vec::new());
+        for destination in destinations {
+            let (queue, messages) = ExportQueue::new(meters.destination(&destination.name));
+            let worker = Worker::new(destination, egress.clone(), store.clone(), &queue, meters);
+            workers.push(worker.run(messages));
+            queues.push(queue);
+        }
+        if !workers.is_empty() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            std::thread::Builder::new().name("broadcast".to_owned()).spawn(move || {
+                runtime.block_on(join_all(workers));
+                drop(ends);
+            })?;
+        }
+        Ok(Self { queues: queues.into(), ended, wants_steps })
     }
 
     /// Waits until all records taken so far are sent or given up, at most for `patience`.
     pub async fn flush(&self, patience: Duration) {
-        let flushed = self.queues.iter().map(|queue| async {
-            let (done, is_done) = oneshot::channel();
-            // A worker that has ended has nothing left to send.
-            if queue.sender.send(Message::Flush(done)).await.is_ok() {
-                is_done.await.unwrap_or_default();
-            }
-        });
-        if tokio::time::timeout(patience, futures_util::future::join_all(flushed)).await.is_err() {
-            tracing::warn!("records of finished requests could not be sent in time and are lost");
-        }
+        tell_of_loss(tokio::time::timeout(patience, flush(&self.queues)).await.is_ok());
+    }
+
+    /// This broadcaster, when a new configuration has another one.
+    #[must_use]
+    pub fn former(&self) -> FormerBroadcaster {
+        FormerBroadcaster { queues: Arc::downgrade(&self.queues), ended: self.ended.clone() }
     }
 
     /// Whether a destination gets the steps of requests.
@@ -157,11 +167,37 @@ impl Broadcaster {
 
     fn send(&self, record: ExportRecord) {
         let record = Arc::new(record);
-        for queue in self.queues.iter() {
-            if queue.sender.try_send(Message::Record(Arc::clone(&record))).is_err() {
-                queue.tally.dropped.fetch_add(1, Ordering::Relaxed);
+        self.queues.iter().for_each(|queue| queue.push(&record));
+    }
+}
+
+impl FormerBroadcaster {
+    /// Whether its workers have ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended.has_changed().is_err()
+    }
+
+    /// As [`Broadcaster::flush`].
+    pub async fn flush(mut self, patience: Duration) {
+        let ended = async {
+            match self.queues.upgrade() {
+                Some(queues) => flush(&queues).await,
+                // Its last request is over, and the workers end when all is sent or given up.
+                None => while self.ended.changed().await.is_ok() {},
             }
-        }
+        };
+        tell_of_loss(tokio::time::timeout(patience, ended).await.is_ok());
+    }
+}
+
+async fn flush(queues: &[ExportQueue]) {
+    join_all(queues.iter().map(ExportQueue::flush)).await;
+}
+
+fn tell_of_loss(is_sent: bool) {
+    if !is_sent {
+        tracing::warn!("records of finished requests could not be sent in time and are lost");
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod model_choice;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
 use crate::engine::EngineParts;
 use crate::refusal::{Refusal, printable};
+use crate::request::Privacy;
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, StepType, call_outcome};
 use crate::trace::RoutingTrace;
@@ -79,6 +80,8 @@ pub(crate) struct RoutingPlan {
     pub(crate) summary: RequestSummary,
     /// Whether more than the first endpoint may be tried.
     pub(crate) allow_fallbacks: bool,
+    /// Which endpoints may get the content, whatever the router says.
+    pub(crate) privacy: Privacy,
 }
 
 /// Every endpoint of `models` that `serves` accepts, with the index of its model. The suffix of the
@@ -182,6 +185,7 @@ impl RoutingPlan {
             let place = *place as usize;
             self.candidates.get(place).zip(described.get(place))
         });
+        let ordered = ordered.filter(|(_, candidate)| self.privacy.allows(candidate));
         let mut order = Vec::with_capacity(decision.order.len());
         let mut byok = Vec::new();
         for ((_, endpoint), candidate) in ordered.take(most) {
@@ -202,9 +206,11 @@ impl RoutingPlan {
 
 /// The fields of the summary that are the same for responses and embeddings.
 ///
-/// `requested` is the first model as the client wrote it, and `models` are the ids of all.
+/// `requested` is the first model as the client wrote it, and `models` are the ids of all. The id of a model may end like
+/// a suffix.
 pub(crate) fn summary(purpose: Purpose, requested: &str, models: Vec<String>) -> RequestSummary {
-    let suffix = split_suffix(requested).1.map(str::to_owned);
+    let is_id = models.iter().any(|id| id == requested);
+    let suffix = split_suffix(requested).1.filter(|_| !is_id).map(str::to_owned);
     RequestSummary {
         purpose,
         models,
@@ -231,5 +237,14 @@ mod tests {
         let refusal = find_models(&Catalog::default(), &["x\u{1b}[0m".to_owned()], ModelKind::Responses);
         let refusal = refusal.err().unwrap();
         assert_eq!((refusal.status, refusal.message.as_str()), (404, "Model x\\u{1b}[0m does not exist"));
+    }
+
+    #[test]
+    fn an_id_that_ends_like_a_suffix_has_none() {
+        let suffix = |requested: &str, id: &str| {
+            summary(Purpose::Responses, requested, vec![id.to_owned(), "other/m".to_owned()]).suffix
+        };
+        assert_eq!(suffix("acme/m:free", "acme/m:free"), None);
+        assert_eq!(suffix("acme/m:free", "acme/m").as_deref(), Some("free"));
     }
 }

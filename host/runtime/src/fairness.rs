@@ -38,8 +38,14 @@ impl Fairness {
     /// holds more than its share.
     #[must_use]
     pub const fn refuses(self, taken: usize, held: usize) -> bool {
+        self.is_nearly_full(taken) && held > self.share
+    }
+
+    /// Whether so little is left that owners may be refused.
+    #[must_use]
+    pub const fn is_nearly_full(self, taken: usize) -> bool {
         let (part, whole) = NEARLY_ALL;
-        taken.saturating_mul(whole) > self.room.saturating_mul(part) && held > self.share
+        taken.saturating_mul(whole) > self.room.saturating_mul(part)
     }
 }
 

@@ -180,17 +180,22 @@ impl Host {
     /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
     /// permits are left, an owner that holds more than its share gets no more.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
+        // What the owner holds is behind a lock, and matters only then.
+        let is_scarce = self.fairness.is_nearly_full(self.taken_permits());
         let refuses = |owner: &Owner| {
             let InstancePermits { taken, held, fairness } = self.instance_permits(owner.borrow());
             fairness.refuses(taken, held)
         };
-        if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
+        if is_scarce && owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
+    }
+
+    fn taken_permits(&self) -> usize {
+        (self.instances_max as usize).saturating_sub(self.claims.available_permits())
     }
 
     /// The number of taken permits, in total and by the owner with this id.
     pub(crate) fn instance_permits(&self, owner: &str) -> InstancePermits {
-        let taken = (self.instances_max as usize).saturating_sub(self.claims.available_permits());
-        InstancePermits { taken, held: self.holders.of(owner), fairness: self.fairness }
+        InstancePermits { taken: self.taken_permits(), held: self.holders.of(owner), fairness: self.fairness }
     }
 
     /// Queues a tool call behind those of the same owner.

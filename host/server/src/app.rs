@@ -2,14 +2,16 @@
 //! reload replaces as a whole. Running requests keep the [`LiveConfig`] they started with.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
+use cofferdam_engine::export::FormerBroadcaster;
 use cofferdam_engine::timeline::RequestRecorder;
 use cofferdam_runtime::Runtime;
 use cofferdam_store::{Clock, Store};
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 
 use crate::body::BodyMemory;
@@ -51,6 +53,8 @@ pub(crate) struct App {
     /// The last log lines about each plugin that is loaded.
     lines: PluginLines,
     live: ArcSwap<LiveConfig>,
+    /// Of configurations that were replaced, while they have records to send.
+    former_broadcasts: Mutex<Vec<FormerBroadcaster>>,
     at: Addresses,
     /// With it both listeners speak TLS.
     tls: Option<Arc<Tls>>,
@@ -143,6 +147,7 @@ impl App {
             refused: RefusedRequests::default(),
             traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
+            former_broadcasts: Mutex::default(),
             at,
             tls,
             started: Instant::now(),
@@ -180,8 +185,22 @@ impl App {
     /// Replaces the current configuration by a new one.
     pub(crate) fn replace(&self, live: LiveConfig) {
         self.lines.retain(live.engine.plugins().iter().map(|plugin| plugin.name()));
-        self.live.store(Arc::new(live));
+        let before = self.live.swap(Arc::new(live));
+        let mut former = self.former_broadcasts.lock().unwrap_or_else(PoisonError::into_inner);
+        former.retain(|broadcast| !broadcast.is_over());
+        former.push(before.broadcast.former());
+        drop(former);
         self.uncompiled.notify_one();
+    }
+
+    /// Waits until the records of finished requests are sent or given up, also those of requests that began under an
+    /// earlier configuration, at most for `patience`.
+    pub(crate) async fn flush_broadcasts(&self, patience: Duration) {
+        let former =
+            std::mem::take(&mut *self.former_broadcasts.lock().unwrap_or_else(PoisonError::into_inner));
+        let current = self.live().broadcast.clone();
+        let former = join_all(former.into_iter().map(|broadcast| broadcast.flush(patience)));
+        tokio::join!(current.flush(patience), former);
     }
 
     /// Records that all required plugins are compiled.

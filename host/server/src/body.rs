@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use cofferdam_runtime::{Fairness, Holders, memory};
 use cofferdam_store::{Clock, KeyId};
+use futures_util::future::poll_immediate;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
@@ -220,8 +221,15 @@ where
     B: http_body::Body<Data = Bytes>,
 {
     loop {
-        let until = end.min(Instant::now() + limits.idle);
-        let frame = timeout_at(until, body.frame()).await.map_err(|_| Fault::BodyTimedOut)?;
+        let mut frame = body.frame();
+        let frame = match poll_immediate(&mut frame).await {
+            // What has arrived needs no clock.
+            Some(frame) => frame,
+            None => {
+                let until = end.min(Instant::now() + limits.idle);
+                timeout_at(until, frame).await.map_err(|_| Fault::BodyTimedOut)?
+            }
+        };
         let Some(frame) = frame else { return Ok(None) };
         // The connection or the framing broke. A client that still reads gets this error.
         let frame = frame.map_err(|_| Fault::Malformed("The request body is broken"))?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind};
-use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram};
+use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram, UsageOutcome};
 
 use crate::route::Label;
 
@@ -36,8 +36,13 @@ pub(crate) struct Metrics {
     requests: [[AtomicU64; STATUSES.len()]; Label::ALL.len()],
     durations: [StripedHistogram; Label::ALL.len()],
     refusals: [AtomicU64; ERROR_KINDS.len()],
+    answers: [AtomicU64; ANSWER_OUTCOMES.len()],
     vault: [[AtomicU64; VAULT_RESULTS.len()]; VAULT_OPERATIONS.len()],
 }
+
+/// How answers of models end. `Interrupted` is the outcome of a host that ended.
+const ANSWER_OUTCOMES: [UsageOutcome; 4] =
+    [UsageOutcome::Completed, UsageOutcome::Incomplete, UsageOutcome::Failed, UsageOutcome::Cancelled];
 
 /// What requests to the vault do.
 pub(crate) const VAULT_OPERATIONS: [&str; 5] = ["list", "effective", "put", "delete", "copy"];
@@ -57,6 +62,7 @@ impl Default for Metrics {
             requests: Default::default(),
             durations: Label::ALL.map(|_| StripedHistogram::new(&SECONDS)),
             refusals: Default::default(),
+            answers: Default::default(),
             vault: Default::default(),
         }
     }
@@ -78,6 +84,14 @@ impl Metrics {
     pub(crate) fn count_refusal(&self, kind: ErrorKind) {
         let column = ERROR_KINDS.iter().position(|(known, _)| *known == kind);
         if let Some(counter) = column.and_then(|column| self.refusals.get(column)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request for which an endpoint was asked.
+    pub(crate) fn count_answer(&self, outcome: UsageOutcome) {
+        let column = ANSWER_OUTCOMES.iter().position(|known| *known == outcome);
+        if let Some(counter) = column.and_then(|column| self.answers.get(column)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -168,6 +182,16 @@ impl Metrics {
         text.family("cofferdam_refusals_total", "counter", "Error documents sent to clients, by error type");
         for ((_, reason), counter) in ERROR_KINDS.iter().zip(&self.refusals) {
             text.sample("cofferdam_refusals_total", &format!("reason=\"{reason}\""), read(counter));
+        }
+        let help =
+            "Requests for which an endpoint was asked, by how they ended; a stream that fails has status 200";
+        text.family("cofferdam_answers_total", "counter", help);
+        for (outcome, counter) in ANSWER_OUTCOMES.iter().zip(&self.answers) {
+            text.sample(
+                "cofferdam_answers_total",
+                &format!("outcome=\"{}\"", outcome.as_str()),
+                read(counter),
+            );
         }
         let help = "Operations of the vault whose caller had access to it";
         text.family("cofferdam_vault_operations_total", "counter", help);

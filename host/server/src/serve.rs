@@ -207,6 +207,7 @@ async fn serve(
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, PluginPlaces::new(&options.data, folder.as_deref()), &ground)?;
+    wiring::take_over(&live, &ground);
     wiring::warn_of_absent(&live.config, &ground.store).await;
     let limits = live.config.limits;
     let metrics = Arc::new(Metrics::default());
@@ -317,8 +318,7 @@ async fn drain_clients(
     // rows are written.
     unless_lost(&app.store, &mut ended, memory.end_reading_on()).await;
     if !is_lost(&ended) {
-        let broadcast = app.live().broadcast.clone();
-        broadcast.flush(FLUSH_PATIENCE).await;
+        app.flush_broadcasts(FLUSH_PATIENCE).await;
     }
     ended
 }

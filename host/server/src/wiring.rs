@@ -52,6 +52,8 @@ pub enum WiringError {
     Egress(#[from] cofferdam_egress::EgressConfigError),
     #[error(transparent)]
     Router(#[from] cofferdam_engine::NoRouter),
+    #[error("[[broadcast]]: the system refuses a thread: {0}")]
+    Thread(#[from] std::io::Error),
 }
 
 impl WiringError {
@@ -60,7 +62,7 @@ impl WiringError {
         match self {
             Self::Plugins(error) => error.plugin(),
             Self::Installed(error) => error.plugin(),
-            Self::Config(_) | Self::Egress(_) | Self::Router(_) => None,
+            Self::Config(_) | Self::Egress(_) | Self::Router(_) | Self::Thread(_) => None,
         }
     }
 }
@@ -181,8 +183,7 @@ pub(crate) fn live(
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
     let egress = Egress::new(config.egress.clone())?;
-    let broadcast = Broadcaster::start(destinations, &egress, store, &memory.meters);
-    let serving = plugins.clone();
+    let broadcast = Broadcaster::start(destinations, &egress, store, &memory.meters)?;
     let engine = Engine::new(EngineParts {
         plugins,
         egress,
@@ -200,9 +201,14 @@ pub(crate) fn live(
         clock: clock.clone(),
         memory: Arc::clone(memory),
     })?;
-    runtime.retain(&serving);
-    memory.recorder().keep(config.server.recorder);
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast, loaded_s: clock.now_ms() / 1000 })
+}
+
+/// Lets go what only the configuration before had. To be called when the new one begins to serve, because one that is
+/// refused changes nothing.
+pub(crate) fn take_over(live: &LiveConfig, ground: &SharedServices) {
+    ground.runtime.retain(live.engine.plugins());
+    ground.memory.recorder().keep(live.config.server.recorder);
 }
 
 /// Warns of workspaces and secrets that the configuration names and the store lacks.

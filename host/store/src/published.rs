@@ -54,8 +54,11 @@ impl HeldContact<'_> {
     /// has ended does not either, so a process that was paused during the look does not rely on it.
     pub(crate) fn knowledge(&self) -> Knowledge {
         let HeldContact { of, until_ms } = *self;
+        if until_ms == u64::MAX {
+            return Knowledge::Current;
+        }
         let now_ms = of.clock.boot_ms();
-        if until_ms == u64::MAX || now_ms < until_ms {
+        if now_ms < until_ms {
             Knowledge::Current
         } else if until_ms > 0 && now_ms - until_ms < of.stale_ms.load(Ordering::Relaxed) {
             Knowledge::Stale

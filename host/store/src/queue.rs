@@ -27,8 +27,10 @@ const JOBS_MAX: usize = 512;
 const USAGE_ROWS_MAX: usize = 16_384;
 /// Largest number of waiting audit entries.
 pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
-/// With this many rows and entries waiting, the writer does not wait for more.
-const ENOUGH: usize = 512;
+/// With this many usage rows waiting, the writer does not wait for more.
+const USAGE_ROWS_ENOUGH: usize = 4096;
+/// The same of audit entries. Far fewer, because entries beyond [`AUDIT_ENTRIES_MAX`] are refused.
+const AUDIT_ENTRIES_ENOUGH: usize = 512;
 /// How long rows and entries wait for others to be committed with them. This is part of the second
 /// of rows that a kill of the process may lose.
 const COMPANY_DELAY: Duration = Duration::from_millis(250);
@@ -164,9 +166,9 @@ pub struct QueuePart {
 }
 
 impl QueuePart {
-    /// Both parts together.
-    fn and(self, more: QueuePart) -> QueuePart {
-        QueuePart { name: self.name, length: self.length + more.length, max: self.max + more.max }
+    /// Of two queues with the same room the fuller one, because a request is refused when its own queue is full.
+    fn fuller(self, other: QueuePart) -> QueuePart {
+        if other.length > self.length { other } else { self }
     }
 }
 
@@ -274,9 +276,11 @@ impl WriteQueue {
     /// Wakes the writer for the first row and when enough rows wait; in between it sleeps, to
     /// collect rows.
     fn announce(&self, waiting: MutexGuard<'_, WaitingWrites>) {
-        let rows = waiting.rows();
+        let is_first = waiting.rows() == 1;
+        let is_enough =
+            waiting.usage.len() == USAGE_ROWS_ENOUGH || waiting.audit.len() == AUDIT_ENTRIES_ENOUGH;
         drop(waiting);
-        if rows == 1 || rows == ENOUGH {
+        if is_first || is_enough {
             self.arrived.notify_one();
         }
     }
@@ -288,7 +292,10 @@ impl WriteQueue {
             |waiting: &mut WaitingWrites| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
         let few = |waiting: &mut WaitingWrites| {
-            waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed
+            waiting.jobs.is_empty()
+                && waiting.usage.len() < USAGE_ROWS_ENOUGH
+                && waiting.audit.len() < AUDIT_ENTRIES_ENOUGH
+                && !waiting.closed
         };
         let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);

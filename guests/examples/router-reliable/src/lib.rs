@@ -18,26 +18,38 @@ cofferdam_guest_kit::export!(router: Reliable, "wit", "plugin");
 
 impl Guest for Reliable {
     /// Orders the candidates. The same input gives the same order.
-    fn route(_summary: RequestSummary, candidates: Vec<Candidate>, _seed: u64) -> Result<Decision, Failure> {
-        if candidates.is_empty() {
+    fn route(summary: RequestSummary, candidates: Vec<Candidate>, _seed: u64) -> Result<Decision, Failure> {
+        let preferences: Value = serde_json::from_slice(&summary.preferences).unwrap_or_default();
+        let mut order: Vec<(u32, &Candidate)> =
+            (0..).zip(&candidates).filter(|(_, candidate)| is_allowed(&preferences, candidate)).collect();
+        if order.is_empty() {
             return Err(Failure::new(ErrorKind::NotFound, "no endpoint can serve this request"));
         }
         let settings: Value = serde_json::from_slice(&config::settings()).unwrap_or_default();
         let failures_max = settings["failures_max"].as_f64().unwrap_or(FAILURES_MAX);
-        let mut order: Vec<(u32, &Candidate)> = (0..).zip(&candidates).collect();
         // The client's first model comes first, whatever it costs.
         order.sort_by(|(_, one), (_, other)| {
             let rank = one.model_rank.cmp(&other.model_rank);
             let failing = fails_often(one, failures_max).cmp(&fails_often(other, failures_max));
             rank.then(failing).then(price(one).total_cmp(&price(other)))
         });
-        let passed_over = candidates.iter().filter(|candidate| fails_often(candidate, failures_max)).count();
+        let passed_over = order.iter().filter(|(_, candidate)| fails_often(candidate, failures_max)).count();
         Ok(Decision {
             order: order.into_iter().map(|(index, _)| index).collect(),
             strategy: "reliable".to_owned(),
             reason: format!("ordered by price; {passed_over} endpoints that fail often come last"),
         })
     }
+}
+
+/// Whether the client's `provider.only` and `provider.ignore` let this endpoint be tried. Applying these and the other
+/// preferences (`quantizations`, `max_price` and so on) is the router's duty; the host applies `zdr` and `data_collection`.
+fn is_allowed(preferences: &Value, candidate: &Candidate) -> bool {
+    let names = |key: &str| {
+        let slugs = preferences[key].as_array()?;
+        Some(slugs.iter().any(|slug| slug.as_str().is_some_and(|slug| slug.eq_ignore_ascii_case(&candidate.provider))))
+    };
+    names("only").unwrap_or(true) && !names("ignore").unwrap_or(false)
 }
 
 fn fails_often(candidate: &Candidate, failures_max: f64) -> bool {

@@ -11,8 +11,8 @@ use super::{OtlpFormat, Spans};
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use message::{
-    AnyValue, ExportRequest, KeyValue, Resource, ResourceSpans, Scalar, Scope, ScopeSpans, Span, SpanKind,
-    Status, StatusCode,
+    AnyValue, ExportAnswer, ExportRequest, KeyValue, Resource, ResourceSpans, Scalar, Scope, ScopeSpans,
+    Span, SpanKind, Status, StatusCode,
 };
 use prost::Message as _;
 use serde_json::{Map, Value};
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 const TRACE_ID_BYTES: usize = 16;
 const SPAN_ID_BYTES: usize = 8;
+/// The most keys of the client's trace that become attributes, in the order of the keys. Each becomes several times as
+/// long as in the request.
+const TRACE_KEYS_MAX: usize = 64;
 
 /// The body of `POST /v1/traces`, with the spans of each record.
 pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat, spans: Spans) -> Vec<u8> {
@@ -30,6 +33,16 @@ pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat, spans: Spa
         // Text, numbers and bytes always serialize.
         OtlpFormat::Json => serde_json::to_vec(&request).unwrap_or_default(),
     }
+}
+
+/// How many spans a collector says that it has not taken, of an answer with status 200.
+pub(super) fn rejected(answer: &[u8], format: OtlpFormat) -> u64 {
+    let answer = match format {
+        OtlpFormat::Protobuf => ExportAnswer::decode(answer).ok(),
+        OtlpFormat::Json => serde_json::from_slice(answer).ok(),
+    };
+    let rejected = answer.and_then(|answer: ExportAnswer| answer.partial_success).map(|it| it.rejected_spans);
+    rejected.and_then(|spans| u64::try_from(spans).ok()).unwrap_or(0)
 }
 
 fn export(records: &[Arc<ExportRecord>], spans: Spans) -> ExportRequest {
@@ -128,7 +141,8 @@ fn attributes(record: &ExportRecord, operation: &str, trace: &Map<String, Value>
         // The conventions' value for an error without a known type.
         attributes.push(text("error.type", record.error.map_or("_OTHER", ErrorKind::as_str)));
     }
-    attributes.extend(trace.iter().map(|(key, value)| attribute(&format!("trace.{key}"), scalar(value))));
+    let trace = trace.iter().take(TRACE_KEYS_MAX);
+    attributes.extend(trace.map(|(key, value)| attribute(&format!("trace.{key}"), scalar(value))));
     attributes
 }
 

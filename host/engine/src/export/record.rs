@@ -75,6 +75,15 @@ impl PendingExport {
 }
 
 impl ExportRecord {
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let About { requested, session_id, user, trace, .. } = &self.about;
+        let texts = [session_id, user].map(|text| text.as_ref().map_or(0, String::len));
+        let steps = self.timeline.as_ref().map_or(0, RecordedTimeline::bytes);
+        let trace = trace.as_ref().map_or(0, Bytes::len);
+        size_of::<Self>() + requested.len() + texts.iter().sum::<usize>() + trace + steps
+    }
+
     pub(super) fn outcome(&self) -> &'static str {
         self.row.outcome.as_str()
     }

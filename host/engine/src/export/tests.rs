@@ -1,5 +1,5 @@
 use super::record::{About, ExportRecord};
-use super::{Broadcaster, ExportQueue, ExportTally, Message, OtlpFormat, Spans, otlp, webhook};
+use super::{OtlpFormat, Spans, otlp, webhook};
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{KeyId, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
@@ -8,12 +8,10 @@ use opentelemetry_proto::tonic::common::v1::any_value;
 use prost::Message as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tokio::sync::mpsc::channel;
 
 const HEX: &str = "00112233445566778899aabbccddeeff";
 
-fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>) -> ExportRecord {
+pub(super) fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>) -> ExportRecord {
     let row = UsageRow {
         request_id: format!("resp_{HEX}"),
         at_ms: 1_700_000_000_000,
@@ -43,20 +41,6 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         trace_parent: None,
     };
     ExportRecord { about, ended_ms: 1_700_000_000_250, row, error, timeline: None }
-}
-
-#[test]
-fn a_full_queue_drops_records_and_counts_them() {
-    let (sender, mut messages) = channel(1);
-    let tally = Arc::new(ExportTally::default());
-    let queue = ExportQueue { sender, tally: Arc::clone(&tally) };
-    let broadcaster = Broadcaster { queues: Arc::from([queue]), wants_steps: false };
-    for _ in 0..3 {
-        broadcaster.send(record(None, UsageOutcome::Completed, None));
-    }
-    assert_eq!(tally.dropped.load(Ordering::Relaxed), 2);
-    assert!(matches!(messages.try_recv(), Ok(Message::Record(_))));
-    assert!(messages.try_recv().is_err());
 }
 
 fn span(record: ExportRecord) -> Value {

@@ -1,9 +1,11 @@
 //! Sends the records of one destination, independently of any request.
 
-use super::{Destination, DestinationKind, Message, Spans, otlp, webhook};
+use super::queue::{ExportQueue, Message, QueuedRecord};
+use super::record::ExportRecord;
+use super::{Destination, DestinationKind, OtlpFormat, Spans, otlp, webhook};
 use crate::authentication::OperatorKey;
-use crate::export::record::ExportRecord;
-use crate::memory::meters::ExportTally;
+use crate::memory::meters::{ExportTally, Meters, ReleaseCounts, ReleasedFor};
+use bytes::{Bytes, BytesMut};
 use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing, Placement};
 use cofferdam_store::{Actor, Purpose, ReleaseRequest, ReleaseScope, Store};
 use futures_util::future::join_all;
@@ -19,13 +21,15 @@ use tokio::time::{sleep, timeout};
 const SPANS_MAX: usize = 256;
 /// The most requests to a collector that gets their steps. Each has up to 257 spans.
 const TRACES_MAX: usize = 16;
+/// The most bytes of one request to a collector that has several records. Receivers take 4 MiB and more.
+const BODY_BYTES_MAX: usize = 1 << 20;
 /// The most webhook requests at once.
 const HOOKS_MAX: usize = 8;
 /// How long the first span of a batch waits for further ones.
 const LINGER: Duration = Duration::from_millis(500);
 /// The waits before the second and the third try. After the last try the records are given up.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// For one try. Only the status of the answer is used, so the body may be short.
+/// For one try. Only the status of the answer and what a collector rejected are used, so the body may be short.
 const LIMITS: ExchangeLimits =
     ExchangeLimits { head: Duration::from_secs(10), idle: Duration::from_secs(5), body_bytes_max: 64 << 10 };
 
@@ -38,16 +42,19 @@ pub(super) struct Worker {
     egress: Egress,
     store: Store,
     tally: Arc<ExportTally>,
+    releases: Arc<ReleaseCounts>,
     /// Whether the last try succeeded. Only changes are logged.
     is_well: bool,
 }
 
 /// The result of one try.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Tried {
-    Taken,
+    /// With the beginning of the answer.
+    Taken(Bytes),
     /// May succeed later.
     Unavailable,
+    /// Is too large, so that parts of it may succeed.
+    TooLarge,
     /// Will fail again.
     Refused,
 }
@@ -57,9 +64,11 @@ impl Worker {
         destination: Destination,
         egress: Egress,
         store: Store,
-        tally: Arc<ExportTally>,
+        queue: &ExportQueue,
+        meters: &Meters,
     ) -> Self {
-        Self { destination, egress, store, tally, is_well: true }
+        let (tally, releases) = (Arc::clone(&queue.tally), Arc::clone(&meters.releases));
+        Self { destination, egress, store, tally, releases, is_well: true }
     }
 
     /// Sends records until the last sender is dropped.
@@ -81,7 +90,7 @@ impl Worker {
         &self,
         first: Message,
         messages: &mut Receiver<Message>,
-    ) -> (Vec<Arc<ExportRecord>>, Vec<oneshot::Sender<()>>) {
+    ) -> (Vec<QueuedRecord>, Vec<oneshot::Sender<()>>) {
         let (most, linger) = match self.destination.kind {
             DestinationKind::Webhook => (HOOKS_MAX, Duration::ZERO),
             DestinationKind::Otlp(_) if self.destination.spans == Spans::Steps => (TRACES_MAX, LINGER),
@@ -110,21 +119,44 @@ impl Worker {
         (batch, flushed)
     }
 
-    async fn send(&mut self, batch: &[Arc<ExportRecord>]) {
-        let tried: Vec<(usize, Tried)> = match self.destination.kind {
-            DestinationKind::Otlp(format) => {
-                vec![(batch.len(), self.insist(otlp::body(batch, format, self.destination.spans)).await)]
-            }
+    async fn send(&mut self, batch: &[QueuedRecord]) {
+        let records: Vec<Arc<ExportRecord>> = batch.iter().map(|queued| Arc::clone(&queued.record)).collect();
+        match self.destination.kind {
+            DestinationKind::Otlp(format) => self.send_spans(&records, format).await,
             DestinationKind::Webhook => {
-                let requests = batch.iter().map(|record| self.insist(webhook::body(record)));
-                join_all(requests).await.into_iter().map(|tried| (1, tried)).collect()
+                let requests = records.iter().map(|record| self.insist(webhook::body(record)));
+                for tried in join_all(requests).await {
+                    self.count(1, u64::from(!matches!(tried, Tried::Taken(_))));
+                }
             }
-        };
-        for (records, tried) in tried {
-            let counter = if tried == Tried::Taken { &self.tally.sent } else { &self.tally.failed };
-            counter.fetch_add(records as u64, Ordering::Relaxed);
-            self.note(tried == Tried::Taken);
         }
+    }
+
+    /// Sends the spans of records together, and in halves where they are too large for one request.
+    async fn send_spans(&mut self, records: &[Arc<ExportRecord>], format: OtlpFormat) {
+        let mut parts = vec![records];
+        while let Some(part) = parts.pop() {
+            let body = otlp::body(part, format, self.destination.spans);
+            let is_one = part.len() <= 1;
+            let is_too_large = body.len() > BODY_BYTES_MAX && !is_one;
+            let tried = if is_too_large { Tried::TooLarge } else { self.insist(body).await };
+            let count = part.len() as u64;
+            match tried {
+                Tried::TooLarge if !is_one => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Tried::Taken(answer) => self.count(count, otlp::rejected(&answer, format).min(count)),
+                _ => self.count(count, count),
+            }
+        }
+    }
+
+    /// Counts records of which some were not taken.
+    fn count(&mut self, records: u64, failed: u64) {
+        self.tally.sent.fetch_add(records - failed, Ordering::Relaxed);
+        self.tally.failed.fetch_add(failed, Ordering::Relaxed);
+        self.note(failed == 0);
     }
 
     fn note(&mut self, is_well: bool) {
@@ -140,23 +172,22 @@ impl Worker {
     async fn insist(&self, body: Vec<u8>) -> Tried {
         #[cfg(debug_assertions)]
         cofferdam_store::canaries::search("an exported record", &body);
-        let body = bytes::Bytes::from(body);
+        let body = Bytes::from(body);
         let mut pauses = PAUSES.iter();
         loop {
-            let tried = self.try_once(body.clone()).await;
-            match pauses.next().filter(|_| tried == Tried::Unavailable) {
-                Some(pause) => sleep(*pause).await,
-                None => return tried,
+            match (self.try_once(body.clone()).await, pauses.next()) {
+                (Tried::Unavailable, Some(pause)) => sleep(*pause).await,
+                (tried, _) => return tried,
             }
         }
     }
 
-    async fn try_once(&self, body: bytes::Bytes) -> Tried {
+    async fn try_once(&self, body: Bytes) -> Tried {
         let Destination { name, kind, origin, path, key, headers, .. } = &self.destination;
         // Released for each try, so that a replaced secret is used at once.
         let credential: Option<Credential> = match key {
             None => None,
-            Some(key) => match credential(&self.store, &key.key, &key.placement, name).await {
+            Some(key) => match self.credential(&key.key, &key.placement).await {
                 Ok(credential) => Some(credential),
                 Err(error) => {
                     tracing::error!(destination = name, error, "no credential for a broadcast destination");
@@ -186,10 +217,16 @@ impl Worker {
         };
         let status = reply.status.as_u16();
         // Read the body to its end, so that the connection can be used again. One that is slow is closed.
-        let rest = async { while let Ok(Some(_)) = reply.body.chunk().await {} };
+        let mut answer = BytesMut::new();
+        let rest = async {
+            while let Ok(Some(chunk)) = reply.body.chunk().await {
+                answer.extend_from_slice(&chunk);
+            }
+        };
         let (Ok(()) | Err(_)) = timeout(REST_MAX, rest).await;
         match status {
-            200..=299 => Tried::Taken,
+            200..=299 => Tried::Taken(answer.freeze()),
+            413 => Tried::TooLarge,
             408 | 429 | 500..=599 => Tried::Unavailable,
             _ => {
                 tracing::debug!(destination = name, status, "a broadcast destination refuses a record");
@@ -197,24 +234,22 @@ impl Worker {
             }
         }
     }
-}
 
-/// The operator's credential for the destination of this name.
-///
-/// # Errors
-/// A text for the operator's log, without anything of the value.
-async fn credential(
-    store: &Store,
-    key: &OperatorKey,
-    placement: &Placement,
-    destination: &str,
-) -> Result<Credential, String> {
-    let secret = match key {
-        OperatorKey::Fixed(credential) => return Ok(credential.clone()),
-        OperatorKey::Vault(secret) => secret.clone(),
-    };
-    let purpose = Purpose { used_by: format!("broadcast {destination}"), request_id: String::new() };
-    let request = ReleaseRequest { actor: Actor::System, scope: ReleaseScope::Operator, secret, purpose };
-    let release = store.release(request).await.map_err(|error| error.to_string())?;
-    Credential::new(placement, release.expose()).map_err(|error| error.to_string())
+    /// The operator's credential for the destination.
+    ///
+    /// # Errors
+    /// A text for the operator's log, without anything of the value.
+    async fn credential(&self, key: &OperatorKey, placement: &Placement) -> Result<Credential, String> {
+        let secret = match key {
+            OperatorKey::Fixed(credential) => return Ok(credential.clone()),
+            OperatorKey::Vault(secret) => secret.clone(),
+        };
+        let used_by = format!("broadcast {}", self.destination.name);
+        let purpose = Purpose { used_by, request_id: String::new() };
+        let request = ReleaseRequest { actor: Actor::System, scope: ReleaseScope::Operator, secret, purpose };
+        let release = self.store.release(request).await;
+        self.releases.decided(ReleasedFor::Broadcast, &release);
+        let release = release.map_err(|error| error.to_string())?;
+        Credential::new(placement, release.expose()).map_err(|error| error.to_string())
+    }
 }

@@ -227,6 +227,8 @@ pub(crate) enum ReleasedFor {
     Provider,
     /// A request of a plugin, which is a tool or a hook.
     Tool,
+    /// A record of a finished request, for a destination of `[[broadcast]]`.
+    Broadcast,
 }
 
 /// How a release ended.
@@ -239,7 +241,7 @@ pub(crate) enum ReleaseResult {
 }
 
 /// Names of the cases of [`ReleasedFor`] and [`ReleaseResult`] in metrics.
-const PURPOSES: [&str; 2] = ["provider", "tool"];
+const PURPOSES: [&str; 3] = ["provider", "tool", "broadcast"];
 const RESULTS: [&str; 3] = ["released", "refused", "reflected"];
 
 /// Releases of secrets out of the vault, by purpose and result.

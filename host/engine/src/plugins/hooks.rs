@@ -124,10 +124,10 @@ impl Engine {
     }
 
     /// A hook with its entry. `context_length`, the tokens that fit the smallest of the models
-    /// named, is put before the entry's own members: with duplicate members the later one counts,
-    /// which is the client's.
+    /// named, is put before the entry's own members, unless the client has set it.
     fn hook(&self, plugin: &Arc<Plugin>, id: &str, path: String, entry: &[u8], models: &[String]) -> Hook {
-        let settings = match (fitting::smallest(self.catalog(), models), entry.strip_prefix(b"{")) {
+        let smallest = fitting::smallest(self.catalog(), models).filter(|_| !fitting::is_set(entry));
+        let settings = match (smallest, entry.strip_prefix(b"{")) {
             // An entry has an id, so a member follows the comma.
             (Some(smallest), Some(rest)) => {
                 [format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat()

@@ -10,7 +10,7 @@ use crate::plugins::hooks;
 use crate::plugins::tools::{self, PluginScope, ServerTools};
 use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
-use crate::request::ResponsesRequest;
+use crate::request::{ProviderPreferences, ResponsesRequest};
 use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::Run;
 use crate::scope::RequestScope;
@@ -89,11 +89,15 @@ impl Job {
         let catalog = &parts.catalog;
         let is_answering = |model: &&Arc<Model>| model.kind == ModelKind::Responses;
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
-        let beside: Vec<String> = named.map(|model| model.id.clone()).collect();
+        let mut known = BTreeSet::new();
+        // A model may be named twice, with different suffixes.
+        let beside = named.filter(|model| known.insert(&model.id));
+        let beside: Vec<String> = beside.map(|model| model.id.clone()).collect();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, beside.clone());
         let Self { scope, request, own_keys, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
+            request.provider.privacy.allows(&endpoint.candidate)
+                && endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
         };
         let RequestScope { engine, context, timeline, .. } = &**scope;
         let step = timeline.begin(StepType::ModelChoice, &["model choice"], &[]);
@@ -157,7 +161,8 @@ impl Job {
             });
         }
         let summary = summary(requested, request, NamedModel::ids(&models));
-        Ok(RoutingPlan { candidates, summary, allow_fallbacks: request.provider.allow_fallbacks })
+        let ProviderPreferences { allow_fallbacks, privacy, .. } = request.provider;
+        Ok(RoutingPlan { candidates, summary, allow_fallbacks, privacy })
     }
 }
 

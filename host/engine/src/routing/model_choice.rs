@@ -7,7 +7,7 @@ use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{ResponsesRequest, TextFacts};
-use cofferdam_runtime::wire::{self, Choice, RequestSummary};
+use cofferdam_runtime::wire::{self, Choice, ErrorKind, RequestSummary};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, Plugin};
 use serde_json::{Value, json};
 use std::collections::btree_map::Entry;
@@ -69,7 +69,7 @@ impl Engine {
     /// conversation last. A name that no model router has is left in the list.
     ///
     /// # Errors
-    /// The refusal of the guest, 404 where nothing is left; 500 when the guest fails, 503 when
+    /// The refusal of the guest, 404 where neither it nor another name of the request leaves a model; 500 when the guest fails, 503 when
     /// there is no capacity for it.
     pub(crate) async fn choose_models(
         &self,
@@ -82,7 +82,7 @@ impl Engine {
     ) -> Result<Option<ChosenModels>, Refusal> {
         let routers = self.model_routers.get_or_try_init(|| ModelRouters::find(self, context)).await?;
         let mut models: Vec<String> = Vec::with_capacity(request.models.len());
-        let mut last = None;
+        let (mut last, mut not_found) = (None, None);
         for slug in &request.models {
             let bare = router_slug(slug).filter(|_| self.is_model_router(slug));
             let Some((bare, router)) = bare.and_then(|bare| Some((bare, routers.by_slug.get(bare)?))) else {
@@ -101,12 +101,20 @@ impl Engine {
             };
             let choice = match router.choose_model(context, question).await {
                 Ok(Ok(choice)) => choice,
+                // Another model that the client names may answer.
+                Ok(Err(failure)) if failure.kind == ErrorKind::NotFound => {
+                    not_found = Some(failure);
+                    continue;
+                }
                 Ok(Err(failure)) => return Err(Refusal::from_failure(&failure)),
                 Err(error) => return Err(failed(&error)),
             };
             tracing::debug!(router = router.name(), reason = %choice.reason, "chose models");
             models.extend(choice.models.iter().cloned());
             last = Some(ChosenModels { router: router.name().to_owned(), choice });
+        }
+        if let Some(failure) = not_found.filter(|_| models.is_empty()) {
+            return Err(Refusal::from_failure(&failure));
         }
         // Several routers may choose the same model, which is tried at its first place.
         let mut known = BTreeSet::new();

@@ -82,6 +82,20 @@ pub struct RecordedTimeline {
     pub steps_lost: u32,
 }
 
+impl RecordedTimeline {
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let step = |step: &RecordedStep| {
+            let fact = |(_, value): &(FactName, RecordedFact)| match value {
+                RecordedFact::Text(text) => size_of::<(FactName, RecordedFact)>() + text.len(),
+                _ => size_of::<(FactName, RecordedFact)>(),
+            };
+            size_of::<RecordedStep>() + step.name.len() + step.facts.0.iter().map(fact).sum::<usize>()
+        };
+        size_of::<Self>() + self.steps.iter().map(step).sum::<usize>()
+    }
+}
+
 /// One step of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordedStep {

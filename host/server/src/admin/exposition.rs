@@ -172,11 +172,15 @@ fn store(app: &App, text: &mut Text) {
     text.family("cofferdam_store_commit_seconds", "histogram", "Time to write a commit and to sync the disk");
     text.histogram("cofferdam_store_commit_seconds", "", &store.commits());
     let parts = store.queue_parts();
-    text.family("cofferdam_store_queue", "gauge", "What waits for the next commit");
+    text.family(
+        "cofferdam_store_queue",
+        "gauge",
+        "What waits for the next commit, in the fullest of several queues",
+    );
     for part in &parts {
         text.sample("cofferdam_store_queue", &format!("queue=\"{}\"", part.name), part.length);
     }
-    text.family("cofferdam_store_queue_max", "gauge", "Room for what waits for the next commit");
+    text.family("cofferdam_store_queue_max", "gauge", "Room for what waits for the next commit in one queue");
     for part in &parts {
         text.sample("cofferdam_store_queue_max", &format!("queue=\"{}\"", part.name), part.max);
     }

@@ -1,8 +1,12 @@
 //! `health`: asks the running host whether it is ready, as a load balancer does. It needs no store, no lock and no key,
-//! so supervisors and health checks of containers can run it often.
+//! so supervisors and health checks of containers can run it often. The address is that of the configuration. Where the
+//! file is wrong or nothing answers there, the running host is asked for the address that it has: a mistake in a file
+//! that is not used yet must not look as if the host were ill.
 
 mod trust;
 
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +24,9 @@ use tokio_rustls::TlsConnector;
 
 use trust::Trust;
 
+use crate::admin::socket;
 use crate::app::Addresses;
-use crate::command::CommandError;
+use crate::command::{Command, CommandError};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::options::Options;
@@ -47,10 +52,23 @@ const REASONS: [(&str, bool, &str); 3] = [
 ///
 /// It is not, does not answer, or its address is not known.
 pub(super) fn health(options: &Options, url: Option<&Uri>) -> Result<(), Failure> {
-    let target = Target::new(options, url)?;
-    let asked = block_on(async { tokio::time::timeout(ANSWER_TIME, target.ask()).await })?;
-    let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {} seconds", ANSWER_TIME.as_secs())));
-    let shown = &target.url;
+    let (shown, answer) = match Target::new(options, url) {
+        Ok(target) => match target.ask_in_time()? {
+            // The configuration may name another address than the host has: it waits for the next start.
+            Err(error) if url.is_none() => {
+                match Target::of_running(options).filter(|it| it.url != target.url) {
+                    Some(running) => (running.url.clone(), running.ask_in_time()?),
+                    None => (target.url, Err(error)),
+                }
+            }
+            answer => (target.url, answer),
+        },
+        // A host serves on under the configuration that it has when the file is wrong.
+        Err(mistake) => match Target::of_running(options).filter(|_| url.is_none()) {
+            Some(running) => (running.url.clone(), running.ask_in_time()?),
+            None => return Err(mistake),
+        },
+    };
     let trouble = match &answer {
         Ok((StatusCode::OK, _)) => None,
         Ok((status, body)) => Some(format!("{shown} answered {status}{}", reason(body))),
@@ -116,6 +134,28 @@ impl Target {
         // The address is one of this machine and nothing secret is sent. The host may rightly serve another certificate
         // than the files have now: the one before.
         Ok(Self { url, trust: Trust::Any })
+    }
+
+    /// The address that the running host tells by its socket in the data directory; `None` if none answers there.
+    fn of_running(options: &Options) -> Option<Self> {
+        let status = socket::send(&options.data, &Command::Status, &mut |_, _, _| ControlFlow::Continue(()));
+        let outcome = status.ok()?.ok()?;
+        let serving = outcome.document.get("serving")?;
+        let admin: SocketAddr = serving.get("admin")?.as_str()?.parse().ok()?;
+        let scheme = if serving.get("tls")?.as_bool()? { Scheme::HTTPS } else { Scheme::HTTP };
+        let url = format!("{scheme}://{}{READY_PATH}", Addresses::reachable(admin)).parse().ok()?;
+        Some(Self { url, trust: Trust::Any })
+    }
+
+    /// As [`Self::ask`], for [`ANSWER_TIME`] at most.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a runtime.
+    fn ask_in_time(&self) -> Result<Result<(StatusCode, Value), String>, Failure> {
+        let asked = block_on(async { tokio::time::timeout(ANSWER_TIME, self.ask()).await })?;
+        let late = |_| Err(format!("no answer within {} seconds", ANSWER_TIME.as_secs()));
+        Ok(asked.unwrap_or_else(late))
     }
 
     /// Sends the request; the answer's status and its body, null if it is not JSON.

@@ -235,6 +235,12 @@ fn called_wrong(project: &Project, problem: &Problem) -> Line {
     if problem.message.ends_with("broke (invalid_value)") {
         return line.with("a value that it returned is not of the contract's type: a text must be UTF-8");
     }
+    if problem.message.ends_with("broke (out_of_bounds)") {
+        return line.with("it used memory that it does not have: look for a wrong pointer or index");
+    }
+    if problem.message.ends_with("broke (stack_overflow)") {
+        return line.with("its calls are nested too deeply: bound the recursion by what it reads");
+    }
     if problem.is_trap {
         return line.with(match Interpreter::of(project) {
             Some(Interpreter::QuickJs) => {

@@ -62,7 +62,7 @@ pub(super) struct Problem {
     pub(super) message: String,
     /// Whether compiling failed, and not a call.
     pub(super) in_compile: bool,
-    /// Whether the guest ended itself.
+    /// Whether the guest broke.
     pub(super) is_trap: bool,
 }
 

@@ -4,6 +4,7 @@
 mod answer;
 mod guest_lines;
 mod provider;
+mod served;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::failure::Failure as CommandFailure;
 
 pub(super) use answer::{assembled, events_of_stream};
 pub(super) use guest_lines::GuestLines;
+use served::as_served;
 
 /// Number and length of the problems and of the notes of one case, in characters.
 const PROBLEMS_MAX: usize = 8;
@@ -213,7 +215,7 @@ async fn hook_answer(
     hook: &HookInput,
     imports: &Arc<ScriptedImports>,
 ) -> Result<Map<String, Value>, Trouble> {
-    let (request, settings) = (hook.request.to_string(), hook.settings.to_string());
+    let (request, settings) = (as_served(&hook.request).to_string(), hook.settings.to_string());
     let (request, settings, services) = (request.as_bytes(), settings.as_bytes(), imports.services());
     let action = match &hook.response {
         None => plugin.on_request(context, services, request, settings).await?,

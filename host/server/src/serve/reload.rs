@@ -135,13 +135,15 @@ impl Reload {
             }
             self.notifier.reloading();
             // Compiling takes a while, and a file may not let itself be read.
+            let served = app.tls().map(|tls| Arc::clone(&tls.current()));
             let read = tokio::select! {
-                read = self.read() => read,
+                read = self.read(served) => read,
                 () = signals.stop() => return,
             };
             match read {
                 Ok((live, pair)) => {
                     app.replace_certificate(pair);
+                    wiring::take_over(&live, &self.ground);
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
                     tell_configuration(&live.config, &self.options.data, &app.store);
@@ -168,8 +170,12 @@ impl Reload {
         }
     }
 
-    /// Reads and compiles everything. The running configuration is not touched.
-    async fn read(&self) -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
+    /// Reads and compiles everything. The running configuration is not touched. The certificate is `None` where it is the
+    /// one that is served: it stays, also when it has expired, so that the rest of the configuration can change.
+    async fn read(
+        &self,
+        served: Option<Arc<CertificatePair>>,
+    ) -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
         let (options, arguments, ground) =
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
         let settled = self.settled.clone();
@@ -186,7 +192,10 @@ impl Reload {
         compile::required(&live).await?;
         // Last, because a certificate that was renewed meanwhile must not be replaced by the one before.
         let files = live.config.server.tls.clone();
-        let pair = move || Ok(files.as_ref().map(|files| new_pair(files, now_s)).transpose()?);
+        let pair = move || match files {
+            Some(files) => Ok(new_pair(&files, served.as_deref(), now_s)?),
+            None => Ok(None),
+        };
         Ok((live, blocking(pair).await?))
     }
 }
@@ -199,8 +208,15 @@ async fn blocking<T: Send + 'static>(
     read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))?
 }
 
-/// Reads the certificate that a reload takes.
-fn new_pair(files: &TlsFiles, now_s: i64) -> Result<CertificatePair, ConfigError> {
+/// Reads the certificate that a reload takes; `None` if it is the one that is served.
+fn new_pair(
+    files: &TlsFiles,
+    served: Option<&CertificatePair>,
+    now_s: i64,
+) -> Result<Option<CertificatePair>, ConfigError> {
     let pair = CertificatePair::read(files)?;
-    pair.valid_at(now_s).map_err(|problem| ConfigError::Invalid(vec![problem]))
+    if served.is_some_and(|served| served.is_same(&pair)) {
+        return Ok(None);
+    }
+    pair.valid_at(now_s).map(Some).map_err(|problem| ConfigError::Invalid(vec![problem]))
 }

@@ -125,6 +125,13 @@ impl CertificatePair {
         self.digest == *digest
     }
 
+    /// Whether the other pair was read from the same bytes at the same paths.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.files.certificate.path == other.files.certificate.path
+            && self.files.key.path == other.files.key.path
+            && self.digest == other.digest
+    }
+
     /// The permissions of the key file if too many users have some.
     pub(crate) fn open_mode(&self) -> Option<u32> {
         (self.key_mode & OPEN_MODE != 0).then_some(self.key_mode)

@@ -80,15 +80,15 @@ impl LaneQueues {
         self.all().for_each(|queue| queue.close());
     }
 
-    /// What waits in all queues, by its kind, and the most that they take.
+    /// What waits, by its kind, and the most that is taken: changes of all queues, rows and entries of the fullest one.
     pub(crate) fn parts(&self) -> [QueuePart; 3] {
-        let sum = |sum: [QueuePart; 3], more: [QueuePart; 3]| {
-            let ([changes, usage, audit], [of_changes, of_usage, of_audit]) = (sum, more);
+        let both = |one: [QueuePart; 3], other: [QueuePart; 3]| {
+            let ([changes, usage, audit], [of_changes, of_usage, of_audit]) = (one, other);
             // Permits are shared; rows and entries have room in each queue.
             let changes = QueuePart { length: changes.length + of_changes.length, ..changes };
-            [changes, usage.and(of_usage), audit.and(of_audit)]
+            [changes, usage.fuller(of_usage), audit.fuller(of_audit)]
         };
-        self.others.iter().map(|queue| queue.parts()).fold(self.first.parts(), sum)
+        self.others.iter().map(|queue| queue.parts()).fold(self.first.parts(), both)
     }
 
     /// Numbers of waiting mutations and usage rows.
@@ -132,7 +132,7 @@ mod tests {
         for queue in queues.all() {
             assert_eq!(queue.places.available_permits(), 0);
         }
-        assert_eq!(queues.parts().map(|part| part.max), [512, 4 * 16_384, 4 * 4096]);
+        assert_eq!(queues.parts().map(|part| part.max), [512, 16_384, 4096]);
     }
 
     /// The output of a future that does not wait.

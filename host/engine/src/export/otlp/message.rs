@@ -4,13 +4,30 @@
 //! JSON encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
 
 use cofferdam_store::hex;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
     pub(super) resource_spans: Vec<ResourceSpans>,
+}
+
+/// The answer to it.
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ExportAnswer {
+    /// Absent where everything was taken.
+    #[prost(message, optional, tag = "1")]
+    pub(super) partial_success: Option<PartialSuccess>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    #[serde(deserialize_with = "number_or_text")]
+    pub(super) rejected_spans: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
@@ -147,4 +164,18 @@ fn text<T: ToString, S: Serializer>(number: &T, serializer: S) -> Result<S::Ok, 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde wants")]
 fn is_unset(code: &i32) -> bool {
     *code == StatusCode::Unset as i32
+}
+
+/// Reads a number of 64 bits, which is text in JSON; some receivers write a number.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(i64),
+        Text(String),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::Number(number) => number,
+        Written::Text(text) => text.parse().unwrap_or(0),
+    })
 }

@@ -4,7 +4,8 @@
 use crate::catalog::router_slug;
 use crate::catalog::{Catalog, ModelKind};
 use crate::request::ResponsesRequest;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 pub(super) const ID: &str = "context-compression";
 
@@ -35,6 +36,21 @@ pub(crate) fn are_small(catalog: &Catalog, models: &[String]) -> bool {
     models.iter().all(|slug| context_length(catalog, slug).is_some_and(|tokens| tokens <= SMALL_TOKENS))
 }
 
+/// Whether the entry of a hook has a `context_length` of its own.
+pub(super) fn is_set(entry: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Entry {
+        #[serde(default, deserialize_with = "present")]
+        context_length: bool,
+    }
+    serde_json::from_slice(entry).is_ok_and(|Entry { context_length }| context_length)
+}
+
+/// Reads any value of a member that is there.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|IgnoredAny| true)
+}
+
 /// Whether a request may be longer than what its hook's settings allow. A token is assumed to have
 /// four bytes, so that the guest is not called for nearly all requests.
 pub(super) fn may_be_too_long(request: &ResponsesRequest, settings: &[u8]) -> bool {
@@ -46,4 +62,21 @@ pub(super) fn may_be_too_long(request: &ResponsesRequest, settings: &[u8]) -> bo
     let Ok(Settings { context_length: Some(tokens) }) = serde_json::from_slice(settings) else { return true };
     let room = tokens.saturating_sub(request.max_output_tokens.unwrap_or(0));
     request.guest_json.len().div_ceil(4) > room as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_set;
+
+    #[test]
+    fn an_own_context_length_is_found_among_the_members_of_the_entry_only() {
+        for (entry, expected) in [
+            (r#"{"id":"h"}"#, false),
+            (r#"{"id":"h","more":{"context_length":5}}"#, false),
+            (r#"{"id":"h","context_length":5}"#, true),
+            (r#"{"id":"h","context\u005flength":null}"#, true),
+        ] {
+            assert_eq!(is_set(entry.as_bytes()), expected, "{entry}");
+        }
+    }
 }

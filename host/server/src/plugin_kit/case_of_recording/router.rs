@@ -64,7 +64,14 @@ impl RecordedChoice {
 fn summary_of(summary: &RequestSummary, values: &mut PlainValues) -> Result<toml::Value, String> {
     let preferences: Value = serde_json::from_slice(&summary.preferences).unwrap_or_default();
     let purpose = Value::from(summary.purpose.as_str());
-    values.plain(&brief(summary, [("preferences", preferences), ("purpose", purpose)]), "the request")
+    // A place of 0 is no absent one.
+    let request = match summary.sticky {
+        Some(sticky) => {
+            brief(summary, [("preferences", preferences), ("purpose", purpose), ("sticky", sticky.into())])
+        }
+        None => brief(summary, [("preferences", preferences), ("purpose", purpose)]),
+    };
+    values.plain(&request, "the request")
 }
 
 /// TOML has no numbers above 2^63 - 1; a case takes them as text.

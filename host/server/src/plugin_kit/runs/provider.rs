@@ -9,6 +9,7 @@ use cofferdam_runtime::{CallContext, Plugin, ProviderInstance};
 use serde_json::{Map, Value, json};
 
 use super::answer::{assembled, events_of_stream, frames_of};
+use super::served::as_served;
 use super::{Trouble, failure_json, members, read};
 use crate::plugin_kit::cases::{FedStream, ProviderInput, ProviderRequest, ScriptedReply, UpstreamAnswer};
 
@@ -20,7 +21,7 @@ pub(super) async fn answer(
     let mut instance = plugin.open_provider(context).await?;
     let answer = match &input.request {
         ProviderRequest::Responses(request) => {
-            responses(&mut instance, request.to_string().as_bytes(), input).await?
+            responses(&mut instance, as_served(request).to_string().as_bytes(), input).await?
         }
         ProviderRequest::Embeddings(request) => {
             embeddings(&mut instance, request.to_string().as_bytes(), input).await?

@@ -73,10 +73,9 @@ fn the_number_of_round_trips_does_not_depend_on_the_number_of_interns() {
             let vault = Guard::Vault(VaultId::Workspace(workspace));
             let guards = [Guard::Store, Guard::Workspace(workspace), vault];
             let delete = trips(&|| {
-                let delete = guarded(guards, move |draft: &mut _| {
-                    WriteBatch::delete_workspace(draft, OPERATOR, workspace)
-                });
-                assert_eq!(host.make(Some(workspace), delete).unwrap().interns, interns);
+                let delete = move |draft: &mut WriteBatch| draft.delete_workspace(OPERATOR, workspace);
+                let deleted = host.make(Some(workspace), guarded(guards, delete));
+                assert_eq!(deleted.unwrap().interns, interns);
             });
             (put, delete)
         });

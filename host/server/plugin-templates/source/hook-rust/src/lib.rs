@@ -17,19 +17,24 @@ impl Guest for Hook {
         let settings: Value = serde_json::from_slice(&settings).map_err(|_| failure("the entry is not JSON"))?;
         let Some(word) = settings["word"].as_str() else { return Ok(Action::Pass) };
         let request: Value = serde_json::from_slice(&request).map_err(|_| failure("the request is not JSON"))?;
-        if has_word(&request["input"], word) {
+        if ["instructions", "input"].iter().any(|member| has_word(&request[member], true, word)) {
             return Ok(Action::Reject(failure("the request has a word that is forbidden here")));
         }
         Ok(Action::Pass)
     }
 }
 
-/// Whether any text within `value` contains the word.
-fn has_word(value: &Value, word: &str) -> bool {
+/// The members that hold what a model reads. Others hold types, roles and ids.
+const TEXTS: [&str; 3] = ["text", "arguments", "output"];
+
+/// Whether the word is in what a model reads of `value`. `is_read`: a text here is such a part.
+fn has_word(value: &Value, is_read: bool, word: &str) -> bool {
     match value {
-        Value::String(text) => text.contains(word),
-        Value::Array(values) => values.iter().any(|value| has_word(value, word)),
-        Value::Object(members) => members.values().any(|value| has_word(value, word)),
+        Value::String(text) => is_read && text.contains(word),
+        Value::Array(values) => values.iter().any(|value| has_word(value, is_read, word)),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| has_word(value, TEXTS.contains(&name.as_str()), word))
+        }
         _ => false,
     }
 }

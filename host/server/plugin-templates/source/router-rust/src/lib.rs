@@ -1,17 +1,21 @@
-//! The router `{{name}}`: tries the cheapest endpoint first.
+//! The router `{{name}}`: tries the cheapest endpoint first, of those that the client lets it try.
 
 wit_bindgen::generate!({ path: "wit", world: "plugin", generate_all });
 
 use cofferdam::plugin::types::{ErrorKind, Failure};
 use exports::cofferdam::plugin::routing::{Candidate, Decision, Guest, RequestSummary};
+use serde_json::Value;
 
 struct Router;
 export!(Router);
 
 impl Guest for Router {
     /// Orders the candidates. The same input gives the same order.
-    fn route(_summary: RequestSummary, candidates: Vec<Candidate>, _seed: u64) -> Result<Decision, Failure> {
-        if candidates.is_empty() {
+    fn route(summary: RequestSummary, candidates: Vec<Candidate>, _seed: u64) -> Result<Decision, Failure> {
+        let preferences: Value = serde_json::from_slice(&summary.preferences).unwrap_or_default();
+        let mut order: Vec<(u32, &Candidate)> =
+            (0..).zip(&candidates).filter(|(_, candidate)| is_allowed(&preferences, candidate)).collect();
+        if order.is_empty() {
             return Err(Failure {
                 kind: ErrorKind::NotFound,
                 message: "no endpoint can serve this request".to_owned(),
@@ -19,7 +23,6 @@ impl Guest for Router {
                 retry_after_ms: None,
             });
         }
-        let mut order: Vec<(u32, &Candidate)> = (0..).zip(&candidates).collect();
         order.sort_by(|(_, one), (_, other)| {
             let rank = one.model_rank.cmp(&other.model_rank);
             let ejected = one.statistics.ejected.cmp(&other.statistics.ejected);
@@ -31,6 +34,16 @@ impl Guest for Router {
             reason: "ordered by price".to_owned(),
         })
     }
+}
+
+/// Whether the client's `provider.only` and `provider.ignore` let this endpoint be tried. Applying these and the other
+/// preferences (`quantizations`, `max_price` and so on) is the router's duty; the host applies `zdr` and `data_collection`.
+fn is_allowed(preferences: &Value, candidate: &Candidate) -> bool {
+    let names = |key: &str| {
+        let slugs = preferences[key].as_array()?;
+        Some(slugs.iter().any(|slug| slug.as_str().is_some_and(|slug| slug.eq_ignore_ascii_case(&candidate.provider))))
+    };
+    names("only").unwrap_or(true) && !names("ignore").unwrap_or(false)
 }
 
 /// The price of as many input as output tokens.
