@@ -23,7 +23,8 @@ impl Bench {
 
     async fn with(change: impl Fn(Setup) -> Setup) -> Self {
         let upstream = Upstream::start().await;
-        let mut setup = change(Setup::new().config(&provider("p", "openai-chat", &upstream.base)));
+        let providers = ["p", "q"].map(|name| provider(name, "openai-chat", &upstream.base)).concat();
+        let mut setup = change(Setup::new().config(&providers));
         for (id, price) in MODELS {
             setup = setup.config(&format!(
                 "[[models]]\nid = \"{id}\"\nendpoints = [{{ provider = \"p\", model = \"up-{id}\", input = {price}, output = {price} }}]"
@@ -134,12 +135,12 @@ async fn a_model_that_is_named_twice_is_offered_to_routers_once() {
 
 #[tokio::test]
 async fn routers_are_offered_no_model_that_must_not_get_the_content() {
-    let private = "[[models]]\nid = \"acme/private\"\nendpoints = [{ provider = \"p\", model = \"up\", zdr = true, \
+    let private = "[[models]]\nid = \"acme/private\"\nendpoints = [{ provider = \"q\", model = \"up\", zdr = true, \
         data_collection = \"deny\", input = 50, output = 50 }]";
     let guests = folder(&["router-picky"]);
     let bench = Bench::with(|setup| setup.config(private).plugins(guests.path())).await;
     for slug in ["service/auto", "service/picky"] {
-        for wish in [json!({"zdr": true}), json!({"data_collection": "deny"})] {
+        for wish in [json!({"zdr": true}), json!({"data_collection": "deny"}), json!({"only": ["q"]})] {
             let mut provider = wish.clone();
             provider["allow_fallbacks"] = json!(false);
             let response = bench.ask(&json!({"model": slug, "input": "Hello.", "provider": provider})).await;

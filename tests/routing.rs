@@ -193,7 +193,13 @@ async fn a_router_of_a_third_party_sends_content_to_no_endpoint_that_the_client_
     open.reply(script::chat("open"));
     assert_eq!(ask(&host, &request()).await.body["service_metadata"]["strategy"], "own");
     assert_eq!((open.asked().len(), private.asked().len()), (1, 0));
-    for wish in [json!({"zdr": true}), json!({"data_collection": "deny"})] {
+    let wishes = [
+        json!({"zdr": true}),
+        json!({"data_collection": "deny"}),
+        json!({"only": ["PRIVATE/default"]}),
+        json!({"ignore": ["open"]}),
+    ];
+    for wish in wishes {
         private.reply(script::chat("private"));
         let mut request = request();
         request["provider"] = wish;

@@ -97,7 +97,7 @@ async fn answer(
         candidates: routing::candidates(models, |_| true),
         summary: summary(request, models),
         allow_fallbacks: request.provider.allow_fallbacks,
-        privacy: request.provider.privacy,
+        allowed: request.provider.allowed.clone(),
     };
     run.route(plan).await?;
     run.entry.routed();

@@ -42,7 +42,7 @@ pub use invalid::{InvalidKind, InvalidRequest};
 pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
-pub use provider::{GivenOptions, Privacy, ProviderPreferences};
+pub use provider::{AllowedEndpoints, GivenOptions, ProviderPreferences};
 pub(crate) use render::{
     ClientTool, Dialect, RenderedRequest, RenderedTools, no_arguments, read_arguments, render,
 };

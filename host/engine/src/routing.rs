@@ -6,7 +6,7 @@ pub(crate) mod model_choice;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
 use crate::engine::EngineParts;
 use crate::refusal::{Refusal, printable};
-use crate::request::Privacy;
+use crate::request::AllowedEndpoints;
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, StepType, call_outcome};
 use crate::trace::RoutingTrace;
@@ -81,7 +81,7 @@ pub(crate) struct RoutingPlan {
     /// Whether more than the first endpoint may be tried.
     pub(crate) allow_fallbacks: bool,
     /// Which endpoints may get the content, whatever the router says.
-    pub(crate) privacy: Privacy,
+    pub(crate) allowed: AllowedEndpoints,
 }
 
 /// Every endpoint of `models` that `serves` accepts, with the index of its model. The suffix of the
@@ -185,7 +185,7 @@ impl RoutingPlan {
             let place = *place as usize;
             self.candidates.get(place).zip(described.get(place))
         });
-        let ordered = ordered.filter(|(_, candidate)| self.privacy.allows(candidate));
+        let ordered = ordered.filter(|(_, candidate)| self.allowed.have(candidate));
         let mut order = Vec::with_capacity(decision.order.len());
         let mut byok = Vec::new();
         for ((_, endpoint), candidate) in ordered.take(most) {

@@ -16,28 +16,64 @@ pub struct ProviderPreferences {
     /// Whether `order` names at least one provider. Sticky sessions are then switched off.
     pub has_order: bool,
     /// Which endpoints may get the content.
-    pub privacy: Privacy,
+    pub allowed: AllowedEndpoints,
     /// `options`: pairs of a provider slug and the fields that are sent to this provider's guest
     /// only.
     pub options: Vec<(String, GivenOptions)>,
 }
 
-/// What a client asks of every endpoint that gets its content. The host holds to it under every router, because a router
-/// that forgets it would send content where it must not go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Privacy {
+/// Which endpoints may get the content of a request, as the client says. The host holds to it under every router, because a
+/// router that forgets it would send content where it must not go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedEndpoints {
     /// `zdr`: only endpoints that keep no data.
-    pub zdr: bool,
+    zdr: bool,
     /// `data_collection` is `deny`: no endpoint that may use data for training.
-    pub denies_collection: bool,
+    denies_collection: bool,
+    /// `only`: endpoints that one of these slugs matches.
+    only: Option<Vec<String>>,
+    /// `ignore`: no endpoint that one of these slugs matches.
+    ignore: Vec<String>,
 }
 
-impl Privacy {
+impl AllowedEndpoints {
+    fn of(provider: JsonValue<'_>) -> Self {
+        let slugs = |name: &str| {
+            let list = provider.get(name).filter(|list| !list.is_null())?;
+            Some(list.items().map(|slug| slug.text().to_ascii_lowercase()).collect())
+        };
+        Self {
+            zdr: provider.get("zdr").is_some_and(JsonValue::is_true),
+            denies_collection: provider.get("data_collection").is_some_and(|text| text.is("deny")),
+            only: slugs("only"),
+            ignore: slugs("ignore").unwrap_or_default(),
+        }
+    }
+
     /// Whether this endpoint may get the content.
     #[must_use]
-    pub fn allows(self, candidate: &Candidate) -> bool {
-        (candidate.zdr || !self.zdr) && !(self.denies_collection && candidate.data_collection)
+    pub fn have(&self, endpoint: &Candidate) -> bool {
+        let is_meant = |slugs: &Vec<String>| {
+            slugs.iter().any(|slug| is_slug_of(slug, &endpoint.provider, &endpoint.tier))
+        };
+        (endpoint.zdr || !self.zdr)
+            && !(self.denies_collection && endpoint.data_collection)
+            && self.only.as_ref().is_none_or(is_meant)
+            && !is_meant(&self.ignore)
     }
+}
+
+/// Whether a slug in lower case matches an endpoint: by the provider's name or a part of it that ends before a slash, alone
+/// or followed by a slash and the tier.
+fn is_slug_of(slug: &str, provider: &str, tier: &str) -> bool {
+    let is_base = |base: &str| {
+        let part = provider.get(..base.len());
+        !base.is_empty()
+            && part.is_some_and(|part| part.eq_ignore_ascii_case(base))
+            && matches!(provider.as_bytes().get(base.len()), None | Some(b'/'))
+    };
+    let with_tier = slug.rsplit_once('/').filter(|(_, last)| last.eq_ignore_ascii_case(tier));
+    is_base(slug) || with_tier.is_some_and(|(base, _)| is_base(base))
 }
 
 /// The fields of `provider.options` for one provider, each value as JSON. No two names differ by
@@ -60,7 +96,7 @@ impl Default for ProviderPreferences {
             allow_fallbacks: true,
             require_parameters: false,
             has_order: false,
-            privacy: Privacy::default(),
+            allowed: AllowedEndpoints::default(),
             options: Vec::new(),
         }
     }
@@ -77,10 +113,7 @@ impl ProviderPreferences {
                 .is_none_or(|allow| allow.kind() == JsonKind::True),
             require_parameters: provider.get("require_parameters").is_some_and(JsonValue::is_true),
             has_order: provider.get("order").is_some_and(|order| order.items().next().is_some()),
-            privacy: Privacy {
-                zdr: provider.get("zdr").is_some_and(JsonValue::is_true),
-                denies_collection: provider.get("data_collection").is_some_and(|text| text.is("deny")),
-            },
+            allowed: AllowedEndpoints::of(provider),
             options: options.map(|(slug, options)| (slug.text().into_owned(), given(options))).collect(),
         }
     }
@@ -90,4 +123,31 @@ impl ProviderPreferences {
 fn given(options: JsonValue<'_>) -> GivenOptions {
     let fields = options.members().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.text().into_owned(), Bytes::from(value.compact()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_match_as_in_routers() {
+        for (slug, provider, tier, expected) in [
+            ("openai", "OpenAI", "default", true),
+            ("openai", "openai", "priority", true),
+            ("openai/priority", "openai", "priority", true),
+            ("openai/priority", "openai", "default", false),
+            ("vertex", "vertex/us-east5", "default", true),
+            ("vertex/us-east5", "vertex/us-east5", "default", true),
+            ("vertex/us", "vertex/us-east5", "default", false),
+            ("vertex/priority", "vertex/us-east5", "priority", true),
+            ("vertex/us-east5/priority", "vertex/us-east5", "priority", true),
+            ("vertex/us-east5/priority", "vertex/us-east5", "default", false),
+            ("open", "openai", "default", false),
+            ("", "openai", "default", false),
+            ("/default", "openai", "default", false),
+            ("\u{e4}", "a\u{e4}", "default", false),
+        ] {
+            assert_eq!(is_slug_of(slug, provider, tier), expected, "{slug} {provider} {tier}");
+        }
+    }
 }

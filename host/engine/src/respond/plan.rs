@@ -96,7 +96,7 @@ impl Job {
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, beside.clone());
         let Self { scope, request, own_keys, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            request.provider.privacy.allows(&endpoint.candidate)
+            request.provider.allowed.have(&endpoint.candidate)
                 && endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
         };
         let RequestScope { engine, context, timeline, .. } = &**scope;
@@ -161,8 +161,9 @@ impl Job {
             });
         }
         let summary = summary(requested, request, NamedModel::ids(&models));
-        let ProviderPreferences { allow_fallbacks, privacy, .. } = request.provider;
-        Ok(RoutingPlan { candidates, summary, allow_fallbacks, privacy })
+        let ProviderPreferences { allow_fallbacks, allowed, .. } = &request.provider;
+        let (allow_fallbacks, allowed) = (*allow_fallbacks, allowed.clone());
+        Ok(RoutingPlan { candidates, summary, allow_fallbacks, allowed })
     }
 }
 

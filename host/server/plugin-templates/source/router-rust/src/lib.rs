@@ -36,14 +36,11 @@ impl Guest for Router {
     }
 }
 
-/// Whether the client's `provider.only` and `provider.ignore` let this endpoint be tried. Applying these and the other
-/// preferences (`quantizations`, `max_price` and so on) is the router's duty; the host applies `zdr` and `data_collection`.
+/// Whether the client's `provider.quantizations` let this endpoint be tried. Applying this, `max_price` and the like is the
+/// router's duty; the host applies `only`, `ignore`, `zdr` and `data_collection`.
 fn is_allowed(preferences: &Value, candidate: &Candidate) -> bool {
-    let names = |key: &str| {
-        let slugs = preferences[key].as_array()?;
-        Some(slugs.iter().any(|slug| slug.as_str().is_some_and(|slug| slug.eq_ignore_ascii_case(&candidate.provider))))
-    };
-    names("only").unwrap_or(true) && !names("ignore").unwrap_or(false)
+    let wanted = preferences["quantizations"].as_array().filter(|wanted| !wanted.is_empty());
+    wanted.is_none_or(|wanted| wanted.iter().any(|name| name == candidate.quantization.as_str()))
 }
 
 /// The price of as many input as output tokens.
