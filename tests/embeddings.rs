@@ -250,3 +250,32 @@ async fn an_embedding_provider_that_does_not_answer_is_a_gateway_timeout() {
     let answer = ask(&host, &json!({"model": MODEL, "input": "x"})).await;
     assert_eq!(answer.status, 504, "{}", answer.text);
 }
+
+#[tokio::test]
+async fn the_largest_batch_is_answered_in_both_forms() {
+    let (upstream, host) = single().await;
+    let vector: Vec<f32> = (0..1536_u16).map(|place| f32::from(place) / 7.0).collect();
+    let (floats, encoded) = (json!(vector), json!(base64_of(&vector)));
+    for (form, written) in [("float", floats), ("base64", encoded)] {
+        upstream.reply(vectors(&vec![written.clone(); 2048]));
+        let request = json!({"model": MODEL, "input": vec!["x"; 2048], "encoding_format": form});
+        let answer = ask(&host, &request).await;
+        assert_eq!(answer.status, 200, "{form}: {:.200}", answer.text);
+        let data = answer.body["data"].as_array().unwrap();
+        assert_eq!(data.len(), 2048);
+        assert_eq!(floats_of(&data[2047]["embedding"]), vector, "{form}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_answer_of_a_provider_keeps_its_status_in_the_metadata() {
+    let (upstream, host) = single().await;
+    upstream.reply(vectors(&[json!([1.0, 2.0, 3.0])]));
+    let request = json!({"model": MODEL, "input": "x", "dimensions": 2});
+    let enabled = [("x-service-metadata", "enabled")];
+    let answer = Client::new(&host).post_with("/embeddings", &request, &enabled).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    let attempts = &answer.body["error"]["metadata"]["service_metadata"]["attempts"];
+    let attempts = if attempts.is_null() { &answer.body["service_metadata"]["attempts"] } else { attempts };
+    assert_eq!(attempts[0]["status"], 200, "{}", answer.text);
+}

@@ -117,11 +117,34 @@ async fn a_file_that_the_running_host_does_not_use_yet_makes_no_host_ill() {
     Admin::new(&host).until_ready().await;
     let silent = crate::kit::upstream::Closed::new().base;
     let silent = silent.trim_start_matches("http://").trim_end_matches("/v1");
-    for config in ["[server]\nadmin = 5\n".to_owned(), format!("[server]\nadmin = \"{silent}\"\n")] {
+    let config = |admin: &str| format!("[server]\nadmin = \"{admin}\"\n");
+    for config in ["[server]\nadmin = 5\n".to_owned(), config(silent)] {
         std::fs::write(host.directory().join("cofferdam.toml"), config).unwrap();
-        let output = host.command_to_run(&["health"]).output().unwrap();
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let url = format!("{}/readyz", host.admin);
-        assert_eq!((&document["ready"], &document["url"]), (&json!(true), &json!(url)), "{output:?}");
+        assert_ready(&host);
     }
+    let host = Setup::new().tls(&Authority::new().issue(&["127.0.0.1"])).start();
+    Admin::new(&host).until_ready().await;
+    let without_tls = config(host.banner["admin"].as_str().unwrap());
+    std::fs::write(host.directory().join("cofferdam.toml"), without_tls).unwrap();
+    assert_ready(&host);
+}
+
+fn assert_ready(host: &Host) {
+    let output = host.command_to_run(&["health"]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let url = format!("{}/readyz", host.admin);
+    assert_eq!((&document["ready"], &document["url"]), (&json!(true), &json!(url)), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_host_that_was_killed_is_not_ready() {
+    let mut host = Setup::new().start();
+    Admin::new(&host).until_ready().await;
+    let admin = host.banner["admin"].as_str().unwrap();
+    std::fs::write(host.directory().join("cofferdam.toml"), format!("[server]\nadmin = \"{admin}\"\n"))
+        .unwrap();
+    host.kill();
+    assert!(host.data().join("admin.url").exists());
+    let output = host.command_to_run(&["health"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

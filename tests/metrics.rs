@@ -4,8 +4,8 @@ use crate::kit::admin::Admin;
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, single};
 use crate::kit::host::{Host, Setup};
-use crate::kit::script::{cached_chat, chat_stream};
-use crate::kit::upstream::Upstream;
+use crate::kit::script::{self, cached_chat, chat_stream};
+use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -266,5 +266,22 @@ async fn a_large_configuration_has_a_bounded_number_of_series() {
     }
     if let Some((is_valid, said)) = promtool(&["check", "metrics"], &text) {
         assert!(is_valid, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_counted_by_how_they_end_and_not_by_their_status() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let (client, admin) = (Client::new(&host), Admin::new(&host));
+    let request = json!({"model": MODEL, "input": "x"});
+    upstream.reply(script::chat("whole"));
+    assert_eq!(client.post("/responses", &request).await.status, 200);
+    upstream.reply(script::refusal(400, "too long"));
+    assert_eq!(client.post("/responses", &request).await.status, 400);
+    upstream.reply(Reply::cut(&[script::opening(), script::word("half")]));
+    client.stream(&request).await;
+    for (outcome, count) in [("completed", 1), ("refused", 1), ("failed", 1), ("cancelled", 0)] {
+        admin.until_metric(&format!("cofferdam_answers_total{{outcome=\"{outcome}\"}}"), count).await;
     }
 }

@@ -91,6 +91,29 @@ async fn concurrent_requests_spend_no_more_than_a_single_one() {
     }
 }
 
+/// The context of a model for embeddings bounds each input, not all of them together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_embeddings_reserves_what_all_its_inputs_may_cost() {
+    const INPUTS: usize = 100;
+    let upstream = Upstream::start().await;
+    let vectors: Vec<Value> = (0..INPUTS).map(|index| json!({"index": index, "embedding": [1.0]})).collect();
+    let usage = json!({"prompt_tokens": 10_000, "total_tokens": 10_000});
+    upstream.always(move |_| Reply::json(200, json!({"data": vectors, "usage": usage})));
+    let endpoint = "{ provider = \"one\", model = \"m\", input = 3 }";
+    let model = format!(
+        "[[models]]\nid = \"{MODEL}\"\nkind = \"embeddings\"\ncontext_length = 100\nendpoints = [{endpoint}]\n"
+    );
+    let host = Setup::new().config(&(provider("one", "openai-chat", &upstream.base) + &model)).start();
+    let client = poor(&host, "poor");
+    let body = json!({"model": MODEL, "input": vec!["x".repeat(100); INPUTS]});
+    let answers = (0..AT_ONCE).map(|_| client.post("/embeddings", &body));
+    let answers = futures_util::future::join_all(answers).await;
+    let served = answers.iter().filter(|answer| answer.status == 200).count();
+    let refused = answers.iter().filter(|answer| answer.status == 402).count();
+    assert_eq!((served, refused), (1, AT_ONCE - 1), "{}", answers[0].text);
+    assert_eq!(spent(&host, "poor"), 0.03);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_may_cost_too_much_is_refused_until_others_end() {
     let upstream = Upstream::start().await;

@@ -21,7 +21,7 @@ use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, RequestGuard, StepType};
-use attempt::{EmbeddingAttempt, usage_of};
+use attempt::{EmbeddingAttempt, Received, usage_of};
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
@@ -106,7 +106,12 @@ async fn answer(
     run.export(request.session_id.as_ref(), request.user.as_ref(), request.trace.as_ref());
     let turn = Turn {
         // Embeddings have no output tokens.
-        tokens: TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 },
+        tokens: TurnTokens {
+            input: request.weight.most(),
+            inputs: request.input_count,
+            output: Some(0),
+            reasoning: 0,
+        },
         input_tokens: request.weight.about().max(request.input_tokens.into()),
         fetched_tokens: request.weight.elsewhere(),
         may_be_empty: true,
@@ -115,7 +120,7 @@ async fn answer(
     let mut answering = run.ask(&EmbeddingAttempt { scope, request }, &turn).await?;
     scope.timeline.close("ok", &[FactName::Status.number(answering.begun.status.map(u64::from))]);
     run.trace.ended(run.deadline.since_dispatch());
-    let vectors = &mut answering.begun.rest;
+    let vectors = &mut answering.begun.rest.vectors;
     if vectors.prompt_tokens == 0 {
         // The provider did not report the input.
         vectors.prompt_tokens = turn.input_tokens;
@@ -127,15 +132,24 @@ async fn answer(
     run.entry.consumed(&usage, &usage, &cost);
     let has_left = run.deadline.has_left();
     run.entry.settle(if has_left { UsageOutcome::Cancelled } else { UsageOutcome::Completed });
+    let (model, is_byok) = (answering.endpoint.candidate.model.clone(), answering.is_byok());
+    let Received { vectors, memory } = answering.begun.rest;
+    let length: usize = vectors.vectors.iter().map(Vec::len).sum();
     let answer = EmbeddingsAnswer {
-        id: &scope.context.request_id,
-        model: &answering.endpoint.candidate.model,
-        vectors: &answering.begun.rest,
+        id: scope.context.request_id.to_string(),
+        model,
+        vectors,
         cost: cost.plus(&run.entry.lost()),
-        is_byok: answering.is_byok(),
+        is_byok,
         metadata: run.metadata(),
     };
-    answer.body(request.encoding_format).map_err(|_| Refusal::internal())
+    let format = request.encoding_format;
+    let body = aside(length, move || {
+        let body = answer.body(format);
+        drop(memory);
+        body
+    });
+    body.await?.map_err(|_| Refusal::internal())
 }
 
 /// The summary of the request that routers get.

@@ -135,11 +135,7 @@ impl Broadcaster {
             queues.push(queue);
         }
         if !workers.is_empty() {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            std::thread::Builder::new().name("broadcast".to_owned()).spawn(move || {
-                runtime.block_on(join_all(workers));
-                drop(ends);
-            })?;
+            std::thread::Builder::new().name("broadcast".to_owned()).spawn(move || run(workers, ends))?;
         }
         Ok(Self { queues: queues.into(), ended, wants_steps })
     }
@@ -189,6 +185,19 @@ impl FormerBroadcaster {
         };
         tell_of_loss(tokio::time::timeout(patience, ended).await.is_ok());
     }
+}
+
+/// Runs workers to their end. One that panics ends alone.
+fn run(workers: Vec<impl Future<Output = ()> + Send + 'static>, ends: watch::Sender<()>) {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async {
+            let running: Vec<_> = workers.into_iter().map(tokio::spawn).collect();
+            join_all(running).await;
+        }),
+        // The queues are closed then, and drop what they get.
+        Err(error) => tracing::error!(%error, "records of finished requests cannot be sent"),
+    }
+    drop(ends);
 }
 
 async fn flush(queues: &[ExportQueue]) {

@@ -172,7 +172,7 @@ impl AttemptFailure {
     }
 
     /// `begun` says whether what was read so far counts as an answer.
-    pub(super) fn read(error: ReadError, status: u16, begun: bool) -> Self {
+    pub(crate) fn read(error: ReadError, status: u16, begun: bool) -> Self {
         let failed = match error {
             ReadError::Late(late) => Self::late(late, begun),
             ReadError::Call(error) => error.into(),

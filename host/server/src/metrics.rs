@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cofferdam_engine::RequestEnd;
 use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind};
-use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram, UsageOutcome};
+use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram};
 
 use crate::route::Label;
 
@@ -40,9 +41,8 @@ pub(crate) struct Metrics {
     vault: [[AtomicU64; VAULT_RESULTS.len()]; VAULT_OPERATIONS.len()],
 }
 
-/// How answers of models end. `Interrupted` is the outcome of a host that ended.
-const ANSWER_OUTCOMES: [UsageOutcome; 4] =
-    [UsageOutcome::Completed, UsageOutcome::Incomplete, UsageOutcome::Failed, UsageOutcome::Cancelled];
+/// How requests for which an endpoint was asked end.
+const ANSWER_OUTCOMES: [&str; 5] = ["completed", "incomplete", "failed", "refused", "cancelled"];
 
 /// What requests to the vault do.
 pub(crate) const VAULT_OPERATIONS: [&str; 5] = ["list", "effective", "put", "delete", "copy"];
@@ -89,7 +89,8 @@ impl Metrics {
     }
 
     /// Counts a request for which an endpoint was asked.
-    pub(crate) fn count_answer(&self, outcome: UsageOutcome) {
+    pub(crate) fn count_answer(&self, end: &RequestEnd) {
+        let outcome = if end.is_refused { "refused" } else { end.outcome.as_str() };
         let column = ANSWER_OUTCOMES.iter().position(|known| *known == outcome);
         if let Some(counter) = column.and_then(|column| self.answers.get(column)) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -187,11 +188,7 @@ impl Metrics {
             "Requests for which an endpoint was asked, by how they ended; a stream that fails has status 200";
         text.family("cofferdam_answers_total", "counter", help);
         for (outcome, counter) in ANSWER_OUTCOMES.iter().zip(&self.answers) {
-            text.sample(
-                "cofferdam_answers_total",
-                &format!("outcome=\"{}\"", outcome.as_str()),
-                read(counter),
-            );
+            text.sample("cofferdam_answers_total", &format!("outcome=\"{outcome}\""), read(counter));
         }
         let help = "Operations of the vault whose caller had access to it";
         text.family("cofferdam_vault_operations_total", "counter", help);

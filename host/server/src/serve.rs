@@ -172,12 +172,9 @@ impl Listeners {
         let (api, listen) = bind("server.listen", config.server.listen).await?;
         let (admin, operators) = bind("server.admin", config.server.admin).await?;
         let socket = admin::socket::bind(data).map_err(Failure::system("admin.sock"))?;
-        Ok(Self {
-            api,
-            admin,
-            socket,
-            at: Addresses { listen, admin: operators, is_tls: config.server.tls.is_some() },
-        })
+        let at = Addresses { listen, admin: operators, is_tls: config.server.tls.is_some() };
+        admin::admin_url::write(data, at).map_err(Failure::system("admin.url"))?;
+        Ok(Self { api, admin, socket, at })
     }
 }
 
@@ -260,6 +257,9 @@ async fn serve(
     unless_lost(&store, &mut ended, end_last_work(&tasks, &commands, &memory)).await;
     if let Err(error) = admin::socket::remove(&options.data) {
         tracing::debug!(%error, "admin.sock could not be removed");
+    }
+    if let Err(error) = admin::admin_url::remove(&options.data) {
+        tracing::debug!(%error, "admin.url could not be removed");
     }
     tracing::info!("stopped");
     ended

@@ -12,13 +12,21 @@ use crate::request::EmbeddingsRequest;
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, StepType, call_outcome};
-use crate::upstream::reading::ANSWER_BYTES_MAX;
+use crate::upstream::reading::{ReadError, read_whole};
+use cofferdam_egress::ReplyBody;
 use cofferdam_runtime::ProviderInstance;
+use cofferdam_runtime::memory::MemoryShare;
 use cofferdam_runtime::wire::{
     EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, ResponseHead, UpstreamRequest,
     Usage,
 };
 use std::sync::Arc;
+
+/// The vectors of an answer, with their share of the memory of long answers.
+pub(super) struct Received {
+    pub(super) vectors: Embeddings,
+    pub(super) memory: MemoryShare,
+}
 
 /// What an attempt needs besides the endpoint.
 pub(super) struct EmbeddingAttempt<'a> {
@@ -27,7 +35,7 @@ pub(super) struct EmbeddingAttempt<'a> {
 }
 
 impl Trial for EmbeddingAttempt<'_> {
-    type Rest = Embeddings;
+    type Rest = Received;
 
     async fn run(
         &self,
@@ -35,7 +43,7 @@ impl Trial for EmbeddingAttempt<'_> {
         is_byok: bool,
         deadline: &mut Deadline,
         entry: &mut LedgerEntry,
-    ) -> Result<Begun<Embeddings>, AttemptFailure> {
+    ) -> Result<Begun<Received>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
         let request = &self.request.guest_json;
         let step = begin_call(self.scope, &instance, "prepare");
@@ -48,7 +56,7 @@ impl Trial for EmbeddingAttempt<'_> {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;
                 instance.close().await;
-                return Ok(begun(None, None, vectors));
+                return Ok(begun(None, None, Received { vectors, memory: MemoryShare::of_answer() }));
             }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
@@ -56,7 +64,7 @@ impl Trial for EmbeddingAttempt<'_> {
         };
         let used = self.scope.credentials().release(&endpoint.provider, is_byok).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline, entry).await {
-            Ok((vectors, status)) => Ok(begun(Some(status), used, vectors)),
+            Ok((received, status)) => Ok(begun(Some(status), used, received)),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
     }
@@ -71,16 +79,34 @@ impl EmbeddingAttempt<'_> {
         used: Option<&UsedCredential>,
         deadline: &mut Deadline,
         entry: &mut LedgerEntry,
-    ) -> Result<(Embeddings, u16), AttemptFailure> {
+    ) -> Result<(Received, u16), AttemptFailure> {
         let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
+        let status = head.status;
+        let received = self.receive(instance, head, body, deadline, entry).await;
+        Ok((received.map_err(|failed| failed.with_status(status))?, status))
+    }
+
+    /// Reads and decodes the body of an answer.
+    async fn receive(
+        &self,
+        mut instance: ProviderInstance,
+        head: ResponseHead,
+        mut body: ReplyBody,
+        deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
+    ) -> Result<Received, AttemptFailure> {
         let (status, idle) = (head.status, self.scope.parts().timeouts.idle);
         let timeline = &self.scope.timeline;
         let step = timeline.begin(StepType::Answer, &["body"], &[]);
-        let body = deadline.during(body.collect(ANSWER_BYTES_MAX), idle).await;
-        let bytes = body.as_ref().ok().and_then(|body| Some(body.as_ref().ok()?.len() as u64));
-        let outcome = if bytes.is_some() { "ok" } else { "unfinished" };
-        timeline.end(step, outcome, &[FactName::Bytes.number(bytes)]);
-        let body = body.map_err(|late| AttemptFailure::late(late, true))??;
+        let (mut bytes, mut memory) = (0, MemoryShare::of_answer());
+        let arrived = |more: usize| {
+            bytes += more;
+            memory.cover(bytes).map_err(|_| ReadError::OutOfMemory)
+        };
+        let body = read_whole(&mut body, deadline, idle, arrived).await;
+        let outcome = if body.is_ok() { "ok" } else { "unfinished" };
+        timeline.end(step, outcome, &[FactName::Bytes.number(bytes as u64)]);
+        let body = body.map_err(|error| AttemptFailure::read(error, status, true))?;
         // Embeddings come as one body whatever its content type says.
         let head = ResponseHead { streamed: false, ..head };
         let step = begin_call(self.scope, &instance, "decode");
@@ -90,8 +116,11 @@ impl EmbeddingAttempt<'_> {
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status)))?;
         entry.told(usage_of(&vectors));
         let vectors = self.checked(vectors)?;
+        drop(body);
+        let length = vectors.vectors.iter().map(Vec::len).sum();
+        memory.cover(length).map_err(|_| AttemptFailure::read(ReadError::OutOfMemory, status, true))?;
         instance.close().await;
-        Ok((vectors, status))
+        Ok(Received { vectors, memory })
     }
 
     /// Checks that there is one vector for each input, all of the length asked for, with finite

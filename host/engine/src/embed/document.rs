@@ -68,21 +68,22 @@ struct CostDetails {
 }
 
 /// The parts of an answer.
-pub(super) struct EmbeddingsAnswer<'a> {
-    pub(super) id: &'a str,
+pub(super) struct EmbeddingsAnswer {
+    pub(super) id: String,
     /// The model that made the vectors.
-    pub(super) model: &'a str,
-    pub(super) vectors: &'a Embeddings,
+    pub(super) model: String,
+    pub(super) vectors: Embeddings,
     pub(super) cost: Cost,
     pub(super) is_byok: bool,
     /// Routing metadata under the name that the client asked for.
     pub(super) metadata: Option<(&'static str, Value)>,
 }
 
-impl EmbeddingsAnswer<'_> {
+impl EmbeddingsAnswer {
     /// The JSON body.
     pub(super) fn body(self, format: EncodingFormat) -> Result<Bytes, serde_json::Error> {
         let Self { id, model, vectors: embeddings, cost, is_byok, metadata } = self;
+        let (id, model) = (id.as_str(), model.as_str());
         let length: usize = embeddings.vectors.iter().map(Vec::len).sum();
         let data = embeddings
             .vectors
@@ -94,7 +95,7 @@ impl EmbeddingsAnswer<'_> {
                 embedding: Embedding(vector, format),
             })
             .collect();
-        let details = String::from_utf8(embeddings.prompt_tokens_details.clone()).unwrap_or_default();
+        let details = String::from_utf8(embeddings.prompt_tokens_details).unwrap_or_default();
         let usage = BodyUsage {
             prompt_tokens: embeddings.prompt_tokens,
             total_tokens: embeddings.total_tokens,

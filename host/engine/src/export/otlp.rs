@@ -21,28 +21,42 @@ use std::sync::Arc;
 
 const TRACE_ID_BYTES: usize = 16;
 const SPAN_ID_BYTES: usize = 8;
-/// The most keys of the client's trace that become attributes, in the order of the keys. Each becomes several times as
-/// long as in the request.
+/// The most characters of a collector's reason in the log.
+const REASON_CHARS_MAX: usize = 200;
+/// The most keys of the client's trace that become attributes, the first ones. Each becomes several times as long as in
+/// the request.
 const TRACE_KEYS_MAX: usize = 64;
 
-/// The body of `POST /v1/traces`, with the spans of each record.
-pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat, spans: Spans) -> Vec<u8> {
+/// The body of `POST /v1/traces` with the spans of each record, and their number.
+pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat, spans: Spans) -> (Vec<u8>, u64) {
     let request = export(records, spans);
-    match format {
+    let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+    let count = scopes.map(|scope| scope.spans.len() as u64).sum();
+    let body = match format {
         OtlpFormat::Protobuf => request.encode_to_vec(),
         // Text, numbers and bytes always serialize.
         OtlpFormat::Json => serde_json::to_vec(&request).unwrap_or_default(),
-    }
+    };
+    (body, count)
 }
 
-/// How many spans a collector says that it has not taken, of an answer with status 200.
-pub(super) fn rejected(answer: &[u8], format: OtlpFormat) -> u64 {
-    let answer = match format {
+/// What a collector has not taken of a request that it answered with status 200.
+pub(super) struct Rejected {
+    pub(super) spans: u64,
+    /// The collector's reason, cut and without control characters.
+    pub(super) message: String,
+}
+
+/// What a collector says that it has not taken; `None` if it took everything.
+pub(super) fn rejected(answer: &[u8], format: OtlpFormat) -> Option<Rejected> {
+    let answer: ExportAnswer = match format {
         OtlpFormat::Protobuf => ExportAnswer::decode(answer).ok(),
         OtlpFormat::Json => serde_json::from_slice(answer).ok(),
-    };
-    let rejected = answer.and_then(|answer: ExportAnswer| answer.partial_success).map(|it| it.rejected_spans);
-    rejected.and_then(|spans| u64::try_from(spans).ok()).unwrap_or(0)
+    }?;
+    let partial = answer.partial_success?;
+    let spans = u64::try_from(partial.rejected_spans).ok().filter(|spans| *spans > 0)?;
+    let message = partial.error_message.chars().take(REASON_CHARS_MAX);
+    Some(Rejected { spans, message: message.filter(|character| !character.is_control()).collect() })
 }
 
 fn export(records: &[Arc<ExportRecord>], spans: Spans) -> ExportRequest {

@@ -45,7 +45,7 @@ pub(super) fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<
 
 fn span(record: ExportRecord) -> Value {
     let body: Value =
-        serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json, Spans::Request)).unwrap();
+        serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json, Spans::Request).0).unwrap();
     let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     assert_eq!(spans.as_array().unwrap().len(), 1);
     spans[0].clone()
@@ -106,7 +106,7 @@ fn protobuf_and_json_encode_the_same_span() {
         "count": -3, "share": 0.5, "flag": true,
     });
     let record = Arc::new(record(Some(trace), UsageOutcome::Failed, Some(ErrorKind::Timeout)));
-    let body = otlp::body(&[record], OtlpFormat::Protobuf, Spans::Request);
+    let (body, _) = otlp::body(&[record], OtlpFormat::Protobuf, Spans::Request);
     let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
     let [resource] = request.resource_spans.as_slice() else { panic!() };
     assert_eq!(resource.resource.as_ref().unwrap().attributes[0].key, "service.name");

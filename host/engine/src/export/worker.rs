@@ -45,6 +45,10 @@ pub(super) struct Worker {
     releases: Arc<ReleaseCounts>,
     /// Whether the last try succeeded. Only changes are logged.
     is_well: bool,
+    /// Whether the collector took all spans of the last batch that it took.
+    is_whole: bool,
+    /// Whether no more records come, because the configuration was replaced.
+    is_former: bool,
 }
 
 /// The result of one try.
@@ -68,13 +72,14 @@ impl Worker {
         meters: &Meters,
     ) -> Self {
         let (tally, releases) = (Arc::clone(&queue.tally), Arc::clone(&meters.releases));
-        Self { destination, egress, store, tally, releases, is_well: true }
+        Self { destination, egress, store, tally, releases, is_well: true, is_whole: true, is_former: false }
     }
 
     /// Sends records until the last sender is dropped.
     pub(super) async fn run(mut self, mut messages: Receiver<Message>) {
         while let Some(first) = messages.recv().await {
             let (batch, flushed) = self.gather(first, &mut messages).await;
+            self.is_former = messages.is_closed();
             if !batch.is_empty() {
                 self.send(&batch).await;
             }
@@ -136,7 +141,7 @@ impl Worker {
     async fn send_spans(&mut self, records: &[Arc<ExportRecord>], format: OtlpFormat) {
         let mut parts = vec![records];
         while let Some(part) = parts.pop() {
-            let body = otlp::body(part, format, self.destination.spans);
+            let (body, spans) = otlp::body(part, format, self.destination.spans);
             let is_one = part.len() <= 1;
             let is_too_large = body.len() > BODY_BYTES_MAX && !is_one;
             let tried = if is_too_large { Tried::TooLarge } else { self.insist(body).await };
@@ -146,7 +151,15 @@ impl Worker {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
-                Tried::Taken(answer) => self.count(count, otlp::rejected(&answer, format).min(count)),
+                Tried::Taken(answer) => {
+                    let rejected = otlp::rejected(&answer, format);
+                    self.note_rejected(rejected.as_ref());
+                    // A record may have several spans: so many records would have been rejected if all were alike.
+                    let rejected =
+                        rejected.map_or(0, |it| it.spans).saturating_mul(count).div_ceil(spans.max(1));
+                    self.tally.failed.fetch_add(rejected.min(count), Ordering::Relaxed);
+                    self.count(count - rejected.min(count), 0);
+                }
                 _ => self.count(count, count),
             }
         }
@@ -159,6 +172,23 @@ impl Worker {
         self.note(failed == 0);
     }
 
+    /// Logs that a collector takes only a part of the spans, and that it takes all again.
+    fn note_rejected(&mut self, rejected: Option<&otlp::Rejected>) {
+        let destination = self.destination.name.as_str();
+        match (std::mem::replace(&mut self.is_whole, rejected.is_none()), rejected) {
+            (true, Some(otlp::Rejected { spans, message })) => {
+                tracing::warn!(
+                    destination,
+                    spans,
+                    message,
+                    "a broadcast destination takes a part of the spans"
+                );
+            }
+            (false, None) => tracing::info!(destination, "a broadcast destination takes all spans again"),
+            _ => {}
+        }
+    }
+
     fn note(&mut self, is_well: bool) {
         let destination = self.destination.name.as_str();
         match (std::mem::replace(&mut self.is_well, is_well), is_well) {
@@ -168,7 +198,8 @@ impl Worker {
         }
     }
 
-    /// Tries until the body is accepted or refused, or all tries are used up.
+    /// Tries until the body is accepted or refused, or all tries are used up. Records of a configuration that was replaced
+    /// are tried once, so that they do not wait for long beside those of the new one.
     async fn insist(&self, body: Vec<u8>) -> Tried {
         #[cfg(debug_assertions)]
         cofferdam_store::canaries::search("an exported record", &body);
@@ -176,7 +207,7 @@ impl Worker {
         let mut pauses = PAUSES.iter();
         loop {
             match (self.try_once(body.clone()).await, pauses.next()) {
-                (Tried::Unavailable, Some(pause)) => sleep(*pause).await,
+                (Tried::Unavailable, Some(pause)) if !self.is_former => sleep(*pause).await,
                 (tried, _) => return tried,
             }
         }

@@ -41,7 +41,7 @@ struct SharedAllowance {
     end: OnceLock<RequestEnd>,
 }
 
-/// How a request ended, for its line in the log. It holds names of the configuration only.
+/// How a request ended, for its line in the log and for metrics. It holds names of the configuration only.
 #[derive(Clone, Debug)]
 pub struct RequestEnd {
     /// The model that was asked last.
@@ -50,6 +50,8 @@ pub struct RequestEnd {
     pub attempts: u32,
     /// Whether it was answered.
     pub outcome: UsageOutcome,
+    /// Whether it failed with a status below 500, as for a request that the provider does not take.
+    pub is_refused: bool,
 }
 
 impl Allowance {

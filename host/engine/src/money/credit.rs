@@ -39,6 +39,8 @@ pub(crate) struct TurnTokens {
     /// An upper bound of the input tokens, by the request alone. The context of a model may be
     /// smaller.
     pub(crate) input: u64,
+    /// How many inputs these are. Each may be as long as the context: those of embeddings are read one by one.
+    pub(crate) inputs: usize,
     /// The output limit of the request.
     pub(crate) output: Option<u32>,
     /// Reasoning tokens that a dialect may allow the model in addition to the output.
@@ -47,7 +49,14 @@ pub(crate) struct TurnTokens {
 
 impl TurnTokens {
     fn input_at(self, endpoint: &Endpoint) -> u64 {
-        within_context(self.input, endpoint)
+        self.within_contexts(self.input, endpoint)
+    }
+
+    /// A number of tokens of all inputs, at most what fits the contexts of the endpoint's model.
+    pub(crate) fn within_contexts(self, tokens: u64, endpoint: &Endpoint) -> u64 {
+        let inputs = self.inputs.max(1) as u64;
+        let context = known(endpoint.candidate.context_length);
+        context.map_or(tokens, |context| tokens.min(context.saturating_mul(inputs)))
     }
 
     /// The most output at `endpoint`, with reasoning in addition to it.
@@ -68,11 +77,6 @@ impl TurnTokens {
             }
         }
     }
-}
-
-/// A number of input tokens, at most the context of the endpoint's model.
-pub(crate) fn within_context(tokens: u64, endpoint: &Endpoint) -> u64 {
-    known(endpoint.candidate.context_length).map_or(tokens, |context| tokens.min(context))
 }
 
 /// A limit of an endpoint. Zero means that the limit is unknown.

@@ -16,7 +16,7 @@ use crate::limits::allowance::{Allowance, RequestEnd};
 use crate::memory::health::Health;
 use crate::money::cost_account::CostAccount;
 use crate::money::credit::{self, INTENT_TIME_MAX, TurnEstimate};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, status_of};
 use crate::timeline::Timeline;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
@@ -55,6 +55,8 @@ pub(crate) struct LedgerEntry {
     metered: Used,
     /// Where the outcome of a client's request is noted.
     timeline: Timeline,
+    /// Why it fails.
+    error: Option<ErrorKind>,
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
     /// The cost account of this request, to which the cost of its questions is added. It has the
@@ -95,6 +97,7 @@ impl LedgerEntry {
             attempts: 0,
             metered: Used::default(),
             timeline: Timeline::default(),
+            error: None,
             allowance: caller.allowance.clone(),
             account: Arc::clone(account),
         })
@@ -115,6 +118,7 @@ impl LedgerEntry {
     /// Notes why the request fails.
     pub(crate) fn failed(&mut self, error: ErrorKind) {
         self.timeline.failed(error);
+        self.error = Some(error);
         if let Some(pending) = &mut self.pending {
             pending.failed(error);
         }
@@ -337,7 +341,9 @@ impl LedgerEntry {
     fn note_end(&self, outcome: UsageOutcome) {
         if let Some(asked) = self.asked.as_ref().filter(|_| !self.account.is_question()) {
             let model = Arc::clone(asked.model());
-            self.allowance.note_end(RequestEnd { model, attempts: self.attempts, outcome });
+            let is_refused =
+                outcome == UsageOutcome::Failed && self.error.is_some_and(|kind| status_of(kind) < 500);
+            self.allowance.note_end(RequestEnd { model, attempts: self.attempts, outcome, is_refused });
         }
     }
 

@@ -35,6 +35,7 @@ impl Job {
         Turn {
             tokens: TurnTokens {
                 input: request.weight.most().saturating_add(more),
+                inputs: 1,
                 output: request.max_output_tokens,
                 reasoning: request.weight.most_reasoning(),
             },

@@ -15,7 +15,7 @@ use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{LONG_READING_TIME, READING_TIME};
 use crate::memory::health::AttemptWatch;
 use crate::memory::retry::{Retries, Round};
-use crate::money::credit::{TurnTokens, within_context};
+use crate::money::credit::TurnTokens;
 use crate::money::ledger::{AttemptTokens, Charged, LedgerEntry, Unreported};
 use crate::random::random_seed;
 use crate::refusal::Refusal;
@@ -104,7 +104,7 @@ impl Turn {
     /// The estimate of the turn at `endpoint`, for what is charged without figures of its provider.
     fn most_at(&self, endpoint: &Endpoint) -> AttemptTokens {
         let input = self.input_tokens;
-        let all = within_context(input.saturating_add(self.fetched_tokens), endpoint);
+        let all = self.tokens.within_contexts(input.saturating_add(self.fetched_tokens), endpoint);
         AttemptTokens {
             input,
             fetched: all.saturating_sub(input),

@@ -196,14 +196,26 @@ async fn whole(
     deadline: &mut Deadline,
     limit: Duration,
 ) -> Result<Vec<u8>, ReadError> {
+    let data = read_whole(body, deadline, limit, |bytes| tally.arrived(bytes)).await?;
+    tally.outcomes[0] = "ok";
+    Ok(data)
+}
+
+/// Reads a whole body, of which each piece comes within `limit`. `arrived` counts the bytes of a piece.
+///
+/// # Errors
+/// The body is late, broken or too long, or `arrived` refuses it.
+pub(crate) async fn read_whole(
+    body: &mut ReplyBody,
+    deadline: &mut Deadline,
+    limit: Duration,
+    mut arrived: impl FnMut(usize) -> Result<(), ReadError>,
+) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
         let chunk = deadline.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
-        let Some(bytes) = chunk.map_err(ReadError::Upstream)? else {
-            tally.outcomes[0] = "ok";
-            return Ok(data);
-        };
-        tally.arrived(bytes.len())?;
+        let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { return Ok(data) };
+        arrived(bytes.len())?;
         if data.len() + bytes.len() > ANSWER_BYTES_MAX {
             return Err(ReadError::TooLong);
         }

@@ -288,6 +288,7 @@ impl ProviderInstance {
             )?;
             Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
+        self.make_room(body.len())?;
         self.note_call("embedding.decode", &(head, body));
         let answer = self.call("embedding.decode", VECTORS_BYTES_MAX, decode).await?;
         self.note_answer(&answer);

@@ -59,11 +59,11 @@ fn certificate(app: &App, text: &mut Text) {
     const NAME: &str = "cofferdam_certificate_expiry_seconds";
     let Some(tls) = app.tls() else { return };
     let now_s = i64::try_from(app.clock.now_ms() / 1000).unwrap_or(i64::MAX);
-    let left = tls.current().facts().not_after_s.saturating_sub(now_s);
+    let left = tls.current().facts().earliest_end_s.saturating_sub(now_s);
     text.family(
         NAME,
         "gauge",
-        "Seconds until the certificate of `[server.tls]` expires; negative afterwards",
+        "Seconds until the first certificate in the chain of `[server.tls]` expires; negative afterwards",
     );
     for listener in ["api", "admin"] {
         text.sample(NAME, &format!("listener=\"{listener}\""), left);
@@ -175,12 +175,12 @@ fn store(app: &App, text: &mut Text) {
     text.family(
         "cofferdam_store_queue",
         "gauge",
-        "What waits for the next commit, in the fullest of several queues",
+        "What waits for the next commit: changes of all queues, usage rows and audit records of the fullest one",
     );
     for part in &parts {
         text.sample("cofferdam_store_queue", &format!("queue=\"{}\"", part.name), part.length);
     }
-    text.family("cofferdam_store_queue_max", "gauge", "Room for what waits for the next commit in one queue");
+    text.family("cofferdam_store_queue_max", "gauge", "Room for what waits for the next commit");
     for part in &parts {
         text.sample("cofferdam_store_queue_max", &format!("queue=\"{}\"", part.name), part.max);
     }

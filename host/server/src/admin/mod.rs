@@ -2,6 +2,7 @@
 //! over a socket in the data directory.
 
 mod access;
+pub(crate) mod admin_url;
 mod api;
 mod arguments;
 mod console;

@@ -1,12 +1,10 @@
 //! `health`: asks the running host whether it is ready, as a load balancer does. It needs no store, no lock and no key,
-//! so supervisors and health checks of containers can run it often. The address is that of the configuration. Where the
-//! file is wrong or nothing answers there, the running host is asked for the address that it has: a mistake in a file
-//! that is not used yet must not look as if the host were ill.
+//! so supervisors and health checks of containers can run it often. The address is the one that the running host has
+//! written into its data directory, because a mistake in a configuration that is not used yet must not look as if the host
+//! were ill; else that of the configuration.
 
 mod trust;
 
-use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +22,9 @@ use tokio_rustls::TlsConnector;
 
 use trust::Trust;
 
-use crate::admin::socket;
+use crate::admin::admin_url;
 use crate::app::Addresses;
-use crate::command::{Command, CommandError};
+use crate::command::CommandError;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::options::Options;
@@ -46,29 +44,32 @@ const REASONS: [(&str, bool, &str); 3] = [
     ("store_writable", false, "its store takes no changes"),
 ];
 
+/// The status and the document of an answer, null where it is not JSON; else why there is none.
+type HostAnswer = Result<(StatusCode, Value), String>;
+
 /// Prints whether the host is ready.
 ///
 /// # Errors
 ///
 /// It is not, does not answer, or its address is not known.
 pub(super) fn health(options: &Options, url: Option<&Uri>) -> Result<(), Failure> {
-    let (shown, answer) = match Target::new(options, url) {
-        Ok(target) => match target.ask_in_time()? {
-            // The configuration may name another address than the host has: it waits for the next start.
-            Err(error) if url.is_none() => {
-                match Target::of_running(options).filter(|it| it.url != target.url) {
-                    Some(running) => (running.url.clone(), running.ask_in_time()?),
-                    None => (target.url, Err(error)),
-                }
-            }
-            answer => (target.url, answer),
-        },
-        // A host serves on under the configuration that it has when the file is wrong.
-        Err(mistake) => match Target::of_running(options).filter(|_| url.is_none()) {
-            Some(running) => (running.url.clone(), running.ask_in_time()?),
-            None => return Err(mistake),
-        },
+    let running = Target::of_running(options).filter(|_| url.is_none());
+    let told = match running {
+        Some(target) => Some((target.url.clone(), target.ask_in_time()?)),
+        None => None,
     };
+    // A host that was killed leaves the file behind, and another program may have its port now.
+    let told = told.filter(|(_, answer)| answer.as_ref().is_none_or(is_of_host));
+    let (shown, answer) = match told {
+        Some(told) => told,
+        None => {
+            let target = Target::new(options, url)?;
+            let answer = target.ask_in_time()?;
+            (target.url, answer)
+        }
+    };
+    let late = || Err(format!("no answer within {} seconds", ANSWER_TIME.as_secs()));
+    let answer = answer.unwrap_or_else(late);
     let trouble = match &answer {
         Ok((StatusCode::OK, _)) => None,
         Ok((status, body)) => Some(format!("{shown} answered {status}{}", reason(body))),
@@ -84,6 +85,11 @@ pub(super) fn health(options: &Options, url: Option<&Uri>) -> Result<(), Failure
         write_out(&format!("ready: {shown}\n"))?;
     }
     trouble.map_or(Ok(()), |trouble| Err(Failure::NotReady(trouble)))
+}
+
+/// Whether it is the answer of a host to `/readyz`.
+fn is_of_host(answer: &HostAnswer) -> bool {
+    answer.as_ref().is_ok_and(|(_, body)| body["ready"].is_boolean())
 }
 
 /// Why the host is not ready, if its answer says so.
@@ -136,30 +142,24 @@ impl Target {
         Ok(Self { url, trust: Trust::Any })
     }
 
-    /// The address that the running host tells by its socket in the data directory; `None` if none answers there.
+    /// The address that the running host has written into its data directory.
     fn of_running(options: &Options) -> Option<Self> {
-        let status = socket::send(&options.data, &Command::Status, &mut |_, _, _| ControlFlow::Continue(()));
-        let outcome = status.ok()?.ok()?;
-        let serving = outcome.document.get("serving")?;
-        let admin: SocketAddr = serving.get("admin")?.as_str()?.parse().ok()?;
-        let scheme = if serving.get("tls")?.as_bool()? { Scheme::HTTPS } else { Scheme::HTTP };
-        let url = format!("{scheme}://{}{READY_PATH}", Addresses::reachable(admin)).parse().ok()?;
-        Some(Self { url, trust: Trust::Any })
+        let url = admin_url::read(&options.data)?;
+        let parts = format!("{url}{READY_PATH}").parse::<Uri>().ok()?;
+        Some(Self { url: parts, trust: Trust::Any })
     }
 
-    /// As [`Self::ask`], for [`ANSWER_TIME`] at most.
+    /// As [`Self::ask`]; `None` where no answer came within [`ANSWER_TIME`].
     ///
     /// # Errors
     ///
     /// The system refuses a runtime.
-    fn ask_in_time(&self) -> Result<Result<(StatusCode, Value), String>, Failure> {
-        let asked = block_on(async { tokio::time::timeout(ANSWER_TIME, self.ask()).await })?;
-        let late = |_| Err(format!("no answer within {} seconds", ANSWER_TIME.as_secs()));
-        Ok(asked.unwrap_or_else(late))
+    fn ask_in_time(&self) -> Result<Option<HostAnswer>, Failure> {
+        Ok(block_on(async { tokio::time::timeout(ANSWER_TIME, self.ask()).await })?.ok())
     }
 
     /// Sends the request; the answer's status and its body, null if it is not JSON.
-    async fn ask(&self) -> Result<(StatusCode, Value), String> {
+    async fn ask(&self) -> HostAnswer {
         let host = self.url.host().unwrap_or_default();
         let name = host.trim_start_matches('[').trim_end_matches(']');
         let is_tls = self.url.scheme() == Some(&Scheme::HTTPS);

@@ -46,8 +46,11 @@ fn validity(facts: &CertificateFacts, now_s: i64) -> CheckFinding {
     if let Some(trouble) = facts.not_valid_at(now_s) {
         return CheckFinding::bad(ID, SUBJECT, format!("clients refuse the certificate: {trouble}"), REMEDY);
     }
-    let days = facts.not_after_s.saturating_sub(now_s) / DAY_S;
-    let found = format!("the certificate expires at {}, in {days} days", facts.expires());
+    let days = facts.earliest_end_s.saturating_sub(now_s) / DAY_S;
+    let found = match facts.earliest_end_s < facts.not_after_s {
+        false => format!("the certificate expires at {}, in {days} days", facts.expires()),
+        true => format!("a certificate of the chain expires in {days} days, before the first one"),
+    };
     if days < DAYS_LEFT_MIN {
         return CheckFinding::warn(ID, SUBJECT, found, REMEDY);
     }

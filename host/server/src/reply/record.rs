@@ -113,7 +113,7 @@ impl Drop for RequestRecord {
         }
         let end = self.allowance.end();
         if let Some(end) = end {
-            self.metrics.count_answer(end.outcome);
+            self.metrics.count_answer(end);
         }
         // Attaches the request id to the line, as on all other lines of the request.
         within(self.id, || {

@@ -153,6 +153,8 @@ impl Reload {
                 }
                 Err(error) => {
                     app.metrics.reloads_refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    // What was compiled for it is not needed.
+                    self.ground.runtime.retain(app.live().engine.plugins());
                     let plugin = error.plugin();
                     tracing::error!(plugin, %error, "the new configuration is not used, the old one stays");
                 }

@@ -13,10 +13,11 @@ use crate::timestamp::timestamp;
 /// What is known of a chain, from its first certificate on.
 #[derive(Debug, Clone)]
 pub(crate) struct CertificateFacts {
-    /// The latest beginning of one of them. Unix seconds.
     not_before_s: i64,
-    /// The earliest end of a certificate that clients check: of all but a last one that is its own issuer. Unix seconds.
+    /// Unix seconds.
     pub(crate) not_after_s: i64,
+    /// The earliest end of a certificate that clients may check: of all but a last one that is its own issuer. Unix seconds.
+    pub(crate) earliest_end_s: i64,
     /// The names and addresses of the first certificate that clients compare with the one they asked for.
     pub(crate) names: Vec<String>,
     pub(crate) issuer: String,
@@ -50,15 +51,13 @@ impl CertificateFacts {
         );
         let ends_in_root = last.issuer().as_raw() == last.subject().as_raw();
         let checked = parsed.len() - usize::from(ends_in_root && parsed.len() > 1);
-        let validities = || parsed.iter().take(checked).map(|certificate| certificate.validity());
-        let own = first.validity();
+        let ends =
+            parsed.iter().take(checked).map(|certificate| certificate.validity().not_after.timestamp());
+        let not_after_s = first.validity().not_after.timestamp();
         Ok(Self {
-            not_before_s: validities()
-                .map(|it| it.not_before.timestamp())
-                .fold(own.not_before.timestamp(), i64::max),
-            not_after_s: validities()
-                .map(|it| it.not_after.timestamp())
-                .fold(own.not_after.timestamp(), i64::min),
+            not_before_s: first.validity().not_before.timestamp(),
+            not_after_s,
+            earliest_end_s: ends.fold(not_after_s, i64::min),
             names: names.collect(),
             issuer: first.issuer().to_string(),
             count: parsed.len(),

@@ -28,6 +28,8 @@ pub(super) struct PartialSuccess {
     #[prost(int64, tag = "1")]
     #[serde(deserialize_with = "number_or_text")]
     pub(super) rejected_spans: i64,
+    #[prost(string, tag = "2")]
+    pub(super) error_message: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
