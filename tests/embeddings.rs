@@ -279,3 +279,25 @@ async fn a_wrong_answer_of_a_provider_keeps_its_status_in_the_metadata() {
     let attempts = if attempts.is_null() { &answer.body["service_metadata"]["attempts"] } else { attempts };
     assert_eq!(attempts[0]["status"], 200, "{}", answer.text);
 }
+
+#[tokio::test]
+async fn parts_reach_an_endpoint_that_takes_their_kind() {
+    let upstream = Upstream::start().await;
+    let model = format!(
+        "[[models]]\nid = \"{MODEL}\"\nkind = \"embeddings\"\n\
+         endpoints = [{{ provider = \"p\", model = \"up\", supports = [\"images\"] }}]\n"
+    );
+    let config = provider("p", "openai-chat", &upstream.base) + &model;
+    let host = Setup::new().config(&config).start();
+    let part = |kind: &str| json!({"type": kind, kind: {"url": "data:image/png;base64,QUFB"}});
+    let input = json!([{"content": [{"type": "text", "text": "a cat"}, part("image_url")]}]);
+    let usage = json!({"prompt_tokens": 9, "total_tokens": 9,
+        "prompt_tokens_details": {"text_tokens": 2, "image_tokens": 7}, "cost": "unknown"});
+    upstream.reply(Reply::json(200, json!({"data": [{"index": 0, "embedding": [1.0]}], "usage": usage})));
+    let answer = ask(&host, &json!({"model": MODEL, "input": input})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.body["usage"]["prompt_tokens_details"], json!({"text_tokens": 2, "image_tokens": 7}));
+    assert_eq!(upstream.asked_once().body["input"], input);
+    let audio = json!([{"content": [{"type": "input_audio", "input_audio": {"data": "QUFB"}}]}]);
+    assert_eq!(ask(&host, &json!({"model": MODEL, "input": audio})).await.status, 400);
+}

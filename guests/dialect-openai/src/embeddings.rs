@@ -1,5 +1,5 @@
 //! OpenAI's `POST /embeddings`: inputs are texts or token lists, vectors come back as
-//! numbers or as base64.
+//! numbers or as base64. Parts of other kinds are written as clients write them, for endpoints that take them.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -15,10 +15,12 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::error::map_reported;
 use crate::failure::{malformed, unreadable_request};
+use crate::json::dollars;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -30,6 +32,21 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 enum Input<'a> {
     Text(Cow<'a, str>),
     Tokens(&'a [u64]),
+    Content { content: Vec<Part<'a>> },
+}
+
+/// A part of an input that is not text only.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    Text { r#type: &'static str, text: &'a str },
+    Image { r#type: &'static str, image_url: Url<'a> },
+    Other(&'a RawValue),
+}
+
+#[derive(Serialize)]
+struct Url<'a> {
+    url: &'a str,
 }
 
 /// Translates a request. Also returns how many vectors the answer must have. `input_type` is not a field
@@ -37,7 +54,7 @@ enum Input<'a> {
 ///
 /// # Errors
 ///
-/// When an input is not text, or the request does not match the contract.
+/// When an input has parts that the endpoint does not state that it takes, or the request does not match the contract.
 pub fn prepare_embeddings(
     request: &[u8],
     target: &Target,
@@ -48,7 +65,9 @@ pub fn prepare_embeddings(
         .input
         .iter()
         .zip(0..)
-        .map(|(input, index)| translate(input, index))
+        .map(|(input, index)| {
+            translate(input, &target.supports).ok_or(EmbeddingFailure::UnsupportedInput(index))
+        })
         .collect::<Result<_, _>>()?;
     let typed = target.supports.iter().any(|ability| ability == "input_type");
     let mut body = Vec::new();
@@ -63,14 +82,39 @@ pub fn prepare_embeddings(
     Ok((UpstreamRequest::new("embeddings", add_options(body, &target.options), false), input.len()))
 }
 
-fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {
+fn translate<'a>(input: &'a EmbeddingInput<'_>, supports: &[String]) -> Option<Input<'a>> {
     match input {
-        EmbeddingInput::Text(text) => Ok(Input::Text(Cow::Borrowed(text))),
-        EmbeddingInput::Tokens(tokens) => Ok(Input::Tokens(tokens)),
+        EmbeddingInput::Text(text) => Some(Input::Text(Cow::Borrowed(text))),
+        EmbeddingInput::Tokens(tokens) => Some(Input::Tokens(tokens)),
         EmbeddingInput::Content(parts) => {
-            joined(parts).map(Input::Text).ok_or(EmbeddingFailure::UnsupportedInput(index))
+            let whole = || {
+                let content: Option<Vec<_>> =
+                    parts.iter().map(|part| translate_part(part, supports)).collect();
+                content.filter(|content| !content.is_empty()).map(|content| Input::Content { content })
+            };
+            joined(parts).map(Input::Text).or_else(whole)
         }
     }
+}
+
+/// A part in the form of the client; `None` if the endpoint does not state that it takes its kind.
+fn translate_part<'a>(part: &'a EmbeddingPart<'_>, supports: &[String]) -> Option<Part<'a>> {
+    let (ability, part) = match part {
+        EmbeddingPart::Text(text) => return Some(Part::Text { r#type: "text", text }),
+        EmbeddingPart::Image { url } => {
+            ("images", Part::Image { r#type: "image_url", image_url: Url { url } })
+        }
+        EmbeddingPart::Other { kind, raw } => {
+            let ability = match &**kind {
+                "input_audio" => "audio",
+                "input_video" => "video",
+                "input_file" => "files",
+                _ => return None,
+            };
+            (ability, Part::Other(raw))
+        }
+    };
+    supports.iter().any(|stated| stated == ability).then_some(part)
 }
 
 /// Joins the texts of an input whose parts are all text: such an input gives one vector.
@@ -95,7 +139,7 @@ struct Reply<'a> {
     #[serde(default)]
     object: MaybeText<'a>,
     data: Option<Vec<Row>>,
-    usage: Option<Usage>,
+    usage: Option<Usage<'a>>,
     error: Option<&'a RawValue>,
 }
 
@@ -106,11 +150,12 @@ struct Row {
 }
 
 #[derive(Default, DeriveDeserialize)]
-#[serde(default)]
-struct Usage {
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Usage<'a> {
     prompt_tokens: Count,
     total_tokens: Count,
-    cost: Option<f64>,
+    cost: Option<&'a RawValue>,
+    prompt_tokens_details: Option<&'a RawValue>,
 }
 
 /// Translates an answer to a request for `count` vectors. Without `count`, any number is accepted.
@@ -136,10 +181,20 @@ pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings
         vectors,
         prompt_tokens,
         total_tokens: usage.total_tokens.0.unwrap_or(prompt_tokens),
-        cost_dollars: usage.cost,
-        // Only text goes upstream, so there is one modality and no details to report.
-        prompt_tokens_details: Vec::new(),
+        cost_dollars: dollars(usage.cost),
+        prompt_tokens_details: usage.prompt_tokens_details.and_then(details).unwrap_or_default(),
     })
+}
+
+/// The tokens of each kind of input, as JSON, if there are two or more kinds.
+fn details(reported: &RawValue) -> Option<Vec<u8>> {
+    let kinds: BTreeMap<String, Count> = json::from_str(reported.get()).ok()?;
+    let kinds: BTreeMap<String, u64> = kinds
+        .into_iter()
+        .filter(|(name, _)| name.ends_with("_tokens") && name != "cached_tokens")
+        .filter_map(|(name, count)| Some((name, count.0.filter(|count| *count > 0)?)))
+        .collect();
+    if kinds.len() < 2 { None } else { serde_json::to_vec(&kinds).ok() }
 }
 
 /// Sorts the vectors by their index. There must be exactly one for each input, all of the same

@@ -41,6 +41,37 @@ fn requests_are_translated() {
 }
 
 #[test]
+fn parts_that_the_endpoint_takes_are_written_as_the_client_wrote_them() {
+    let parts = r#"{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio","input_audio":{"data":"QQ==","format":"mp3"}}]}"#;
+    let request = format!(r#"{{"model":"m","input":[{parts},"a"]}}"#);
+    assert_eq!(sent(&request, &["images", "audio"]), format!(r#"{{"model":"up","input":[{parts},"a"]}}"#));
+    let unknown = r#"{"model":"m","input":[{"content":[{"type":"smell","x":1}]}]}"#;
+    for (request, supports) in [(request.as_str(), &["images"]), (unknown, &["smell"])] {
+        let answer = prepare_embeddings(request.as_bytes(), &target(supports, b"{}"));
+        assert_eq!(answer, Err(EmbeddingFailure::UnsupportedInput(0)));
+    }
+}
+
+#[test]
+fn odd_figures_cost_no_vectors() {
+    let usage = |usage: &str| {
+        let body = format!(r#"{{"data":[{{"embedding":[1]}}],"usage":{usage}}}"#);
+        decode_embeddings(body.as_bytes(), Some(1)).unwrap()
+    };
+    assert_eq!(usage(r#"{"prompt_tokens":3,"cost":"0.0002"}"#).cost_dollars, None);
+    assert_eq!(usage(r#"{"prompt_tokens":3,"cost":-1}"#).cost_dollars, None);
+    for (details, expected) in [
+        (r#"{"text_tokens":3,"image_tokens":4,"audio_tokens":0}"#, r#"{"image_tokens":4,"text_tokens":3}"#),
+        (r#"{"text_tokens":3,"cached_tokens":2}"#, ""),
+        ("null", ""),
+        ("[7]", ""),
+    ] {
+        let answer = usage(&format!(r#"{{"prompt_tokens":7,"prompt_tokens_details":{details}}}"#));
+        assert_eq!(String::from_utf8(answer.prompt_tokens_details).unwrap(), expected, "{details}");
+    }
+}
+
+#[test]
 fn an_input_that_is_not_text_is_named() {
     let request = br#"{"model":"m","input":["a",{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}}]}]}"#;
     assert_eq!(prepare_embeddings(request, &target(&[], b"{}")), Err(EmbeddingFailure::UnsupportedInput(1)));
