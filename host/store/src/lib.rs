@@ -49,6 +49,8 @@ mod pending;
 
 mod published;
 
+#[cfg(feature = "postgres")]
+mod shared_flush;
 mod shared_limits;
 
 mod changes;

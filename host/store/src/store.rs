@@ -54,6 +54,8 @@ use crate::quota::VaultQuota;
 use crate::records::{Intern, Member, MemberRole, Workspace};
 use crate::root_key::{RootKeyMaterial, RootKeySource};
 use crate::seal::StoreKeys;
+#[cfg(feature = "postgres")]
+use crate::shared_flush::SharedFlush;
 use crate::state::Guard;
 use crate::vault::{VaultReader, VaultSnapshot};
 
@@ -127,6 +129,9 @@ struct Inner {
     access: VaultReader,
     /// Permits for reading pages of secrets.
     page_reads: Arc<Semaphore>,
+    /// Commits that readers wait for.
+    #[cfg(feature = "postgres")]
+    flushes: SharedFlush,
 }
 
 impl Store {
@@ -180,6 +185,8 @@ impl Store {
             notes: OnceLock::new(),
             access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
+            #[cfg(feature = "postgres")]
+            flushes: SharedFlush::default(),
         }));
         store.begin(money.intents, rotate_to);
         Ok(store)

@@ -30,8 +30,8 @@ pub struct AllowedEndpoints {
     zdr: bool,
     /// `data_collection` is `deny`: no endpoint that may use data for training.
     denies_collection: bool,
-    /// `only`: endpoints that one of these slugs matches.
-    only: Option<Vec<String>>,
+    /// `only`: endpoints that one of these slugs matches; all where there is none.
+    only: Vec<String>,
     /// `ignore`: no endpoint that one of these slugs matches.
     ignore: Vec<String>,
 }
@@ -39,14 +39,14 @@ pub struct AllowedEndpoints {
 impl AllowedEndpoints {
     fn of(provider: JsonValue<'_>) -> Self {
         let slugs = |name: &str| {
-            let list = provider.get(name).filter(|list| !list.is_null())?;
-            Some(list.items().map(|slug| slug.text().to_ascii_lowercase()).collect())
+            let list = provider.get(name).into_iter().flat_map(JsonValue::items);
+            list.map(|slug| slug.text().to_ascii_lowercase()).collect()
         };
         Self {
             zdr: provider.get("zdr").is_some_and(JsonValue::is_true),
             denies_collection: provider.get("data_collection").is_some_and(|text| text.is("deny")),
             only: slugs("only"),
-            ignore: slugs("ignore").unwrap_or_default(),
+            ignore: slugs("ignore"),
         }
     }
 
@@ -58,7 +58,7 @@ impl AllowedEndpoints {
         };
         (endpoint.zdr || !self.zdr)
             && !(self.denies_collection && endpoint.data_collection)
-            && self.only.as_ref().is_none_or(is_meant)
+            && (self.only.is_empty() || is_meant(&self.only))
             && !is_meant(&self.ignore)
     }
 }

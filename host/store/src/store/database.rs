@@ -28,6 +28,7 @@ use crate::queue::{LaneQueues, job};
 use crate::root_key::{RootKeyMaterial, WrapKeys};
 use crate::rows::SetHash;
 use crate::seal::StoreKeys;
+use crate::shared_flush::SharedFlush;
 use crate::state::Guard;
 use crate::vault::VaultReader;
 
@@ -206,6 +207,7 @@ fn connect(
         notes: OnceLock::new(),
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
+        flushes: SharedFlush::default(),
     }));
     Ok((store, loss))
 }

@@ -111,7 +111,7 @@ impl Store {
     fn as_committed(&self) -> Result<WriteBatch, Error> {
         let (_, rows) = self.0.queues.lengths();
         if rows > 0 {
-            self.flush()?;
+            self.0.flushes.share(|| self.flush())?;
         }
         Ok(WriteBatch::new(self.view()?, self.0.clock.now_ms()))
     }
