@@ -184,8 +184,7 @@ impl Metrics {
         for ((_, reason), counter) in ERROR_KINDS.iter().zip(&self.refusals) {
             text.sample("cofferdam_refusals_total", &format!("reason=\"{reason}\""), read(counter));
         }
-        let help =
-            "Requests for which an endpoint was asked, by how they ended; a stream that fails has status 200";
+        let help = "Requests for which an endpoint was asked, by how they ended; refused is a failure below status 500";
         text.family("cofferdam_answers_total", "counter", help);
         for (outcome, counter) in ANSWER_OUTCOMES.iter().zip(&self.answers) {
             text.sample("cofferdam_answers_total", &format!("outcome=\"{outcome}\""), read(counter));
