@@ -180,13 +180,13 @@ impl Host {
     /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
     /// permits are left, an owner that holds more than its share gets no more.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
-        // What the owner holds is behind a lock, and matters only then.
-        let is_scarce = self.fairness.is_nearly_full(self.taken_permits());
+        let taken = self.taken_permits();
+        // What the owner holds is behind a lock, and matters only while few permits are left.
         let refuses = |owner: &Owner| {
-            let InstancePermits { taken, held, fairness } = self.instance_permits(owner.borrow());
-            fairness.refuses(taken, held)
+            self.fairness.is_nearly_full(taken)
+                && self.fairness.refuses(taken, self.holders.of::<str>(owner.borrow()))
         };
-        if is_scarce && owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
+        if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
     }
 
     fn taken_permits(&self) -> usize {

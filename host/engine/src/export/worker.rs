@@ -131,7 +131,9 @@ impl Worker {
             DestinationKind::Webhook => {
                 let requests = records.iter().map(|record| self.insist(webhook::body(record)));
                 for tried in join_all(requests).await {
-                    self.count(1, u64::from(!matches!(tried, Tried::Taken(_))));
+                    let failed = u64::from(!matches!(tried, Tried::Taken(_)));
+                    self.count(1 - failed, failed);
+                    self.note(failed == 0);
                 }
             }
         }
@@ -155,21 +157,22 @@ impl Worker {
                     let rejected = otlp::rejected(&answer, format);
                     self.note_rejected(rejected.as_ref());
                     // A record may have several spans: so many records would have been rejected if all were alike.
-                    let rejected =
-                        rejected.map_or(0, |it| it.spans).saturating_mul(count).div_ceil(spans.max(1));
-                    self.tally.failed.fetch_add(rejected.min(count), Ordering::Relaxed);
-                    self.count(count - rejected.min(count), 0);
+                    let rejected = rejected.map_or(0, |it| it.spans).saturating_mul(count);
+                    let failed = rejected.div_ceil(spans.max(1)).min(count);
+                    self.count(count - failed, failed);
+                    self.note(true);
                 }
-                _ => self.count(count, count),
+                _ => {
+                    self.count(0, count);
+                    self.note(false);
+                }
             }
         }
     }
 
-    /// Counts records of which some were not taken.
-    fn count(&mut self, records: u64, failed: u64) {
-        self.tally.sent.fetch_add(records - failed, Ordering::Relaxed);
+    fn count(&self, sent: u64, failed: u64) {
+        self.tally.sent.fetch_add(sent, Ordering::Relaxed);
         self.tally.failed.fetch_add(failed, Ordering::Relaxed);
-        self.note(failed == 0);
     }
 
     /// Logs that a collector takes only a part of the spans, and that it takes all again.

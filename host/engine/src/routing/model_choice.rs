@@ -69,8 +69,8 @@ impl Engine {
     /// conversation last. A name that no model router has is left in the list.
     ///
     /// # Errors
-    /// The refusal of the guest, 404 where neither it nor another name of the request leaves a model; 500 when the guest fails, 503 when
-    /// there is no capacity for it.
+    /// The refusal of the guest, 404 where neither it nor another name of the request leaves a model; 500 when the guest
+    /// fails, 503 when there is no capacity for it.
     pub(crate) async fn choose_models(
         &self,
         request: &mut ResponsesRequest,
