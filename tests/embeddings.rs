@@ -213,11 +213,14 @@ async fn dimensions_that_no_endpoint_supports_are_an_invalid_request() {
 #[tokio::test]
 async fn vectors_are_ordered_by_their_index() {
     let (upstream, host) = single().await;
-    let row = |index: u32| json!({"index": index, "embedding": [index, 7]});
-    upstream.reply(Reply::json(200, json!({"data": [row(1), row(0)]})));
-    let answer = ask(&host, &json!({"model": MODEL, "input": ["a", "b"]})).await;
-    assert_eq!(floats_of(&answer.body["data"][0]["embedding"]), [0.0, 7.0], "{}", answer.text);
-    assert_eq!(floats_of(&answer.body["data"][1]["embedding"]), [1.0, 7.0]);
+    let row = |index: Value, first: u32| json!({"index": index, "embedding": [first, 7]});
+    // A row whose index is no number keeps its place.
+    for rows in [[row(json!(1), 1), row(json!(0), 0)], [row(json!("a"), 0), row(Value::Null, 1)]] {
+        upstream.reply(Reply::json(200, json!({"data": rows})));
+        let answer = ask(&host, &json!({"model": MODEL, "input": ["a", "b"]})).await;
+        assert_eq!(floats_of(&answer.body["data"][0]["embedding"]), [0.0, 7.0], "{}", answer.text);
+        assert_eq!(floats_of(&answer.body["data"][1]["embedding"]), [1.0, 7.0]);
+    }
 }
 
 #[tokio::test]
@@ -254,16 +257,17 @@ async fn an_embedding_provider_that_does_not_answer_is_a_gateway_timeout() {
 #[tokio::test]
 async fn the_largest_batch_is_answered_in_both_forms() {
     let (upstream, host) = single().await;
-    let vector: Vec<f32> = (0..1536_u16).map(|place| f32::from(place) / 7.0).collect();
-    let (floats, encoded) = (json!(vector), json!(base64_of(&vector)));
-    for (form, written) in [("float", floats), ("base64", encoded)] {
-        upstream.reply(vectors(&vec![written.clone(); 2048]));
+    // As decimal numbers, vectors of 3,072 numbers would be longer than the host reads.
+    for (form, width) in [("float", 1536_u16), ("base64", 3072)] {
+        let vector: Vec<f32> = (0..width).map(|place| f32::from(place) / 7.0).collect();
+        upstream.reply(vectors(&vec![json!(base64_of(&vector)); 2048]));
         let request = json!({"model": MODEL, "input": vec!["x"; 2048], "encoding_format": form});
         let answer = ask(&host, &request).await;
         assert_eq!(answer.status, 200, "{form}: {:.200}", answer.text);
         let data = answer.body["data"].as_array().unwrap();
         assert_eq!(data.len(), 2048);
         assert_eq!(floats_of(&data[2047]["embedding"]), vector, "{form}");
+        assert_eq!(upstream.asked().pop().unwrap().body["encoding_format"], "base64", "{form}");
     }
 }
 
@@ -275,9 +279,7 @@ async fn a_wrong_answer_of_a_provider_keeps_its_status_in_the_metadata() {
     let enabled = [("x-service-metadata", "enabled")];
     let answer = Client::new(&host).post_with("/embeddings", &request, &enabled).await;
     assert_eq!(answer.status, 400, "{}", answer.text);
-    let attempts = &answer.body["error"]["metadata"]["service_metadata"]["attempts"];
-    let attempts = if attempts.is_null() { &answer.body["service_metadata"]["attempts"] } else { attempts };
-    assert_eq!(attempts[0]["status"], 200, "{}", answer.text);
+    assert_eq!(answer.body["service_metadata"]["attempts"][0]["status"], 200, "{}", answer.text);
 }
 
 #[tokio::test]

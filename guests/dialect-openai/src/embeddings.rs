@@ -27,6 +27,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The largest number of inputs whose vectors are asked for as decimal numbers. A number takes up to 22 bytes
+/// in that form and 5.4 in base64, and the host reads at most 64 MiB of an answer: 2,048 vectors of 3,072
+/// numbers fit as base64 only. The host writes the vectors in the form that the client asked for.
+const INPUTS_AS_NUMBERS_MAX: usize = 512;
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Input<'a> {
@@ -70,12 +75,16 @@ pub fn prepare_embeddings(
         })
         .collect::<Result<_, _>>()?;
     let typed = target.supports.iter().any(|ability| ability == "input_type");
+    let encoding_format = match input.len() {
+        ..=INPUTS_AS_NUMBERS_MAX => request.encoding_format.as_deref(),
+        _ => Some("base64"),
+    };
     let mut body = Vec::new();
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
     object.value("input", &input);
     object.some("dimensions", request.dimensions);
-    object.some("encoding_format", request.encoding_format.as_deref());
+    object.some("encoding_format", encoding_format);
     object.some("input_type", request.input_type.as_deref().filter(|_| typed));
     object.some("user", request.user.as_deref());
     object.end();
@@ -145,7 +154,8 @@ struct Reply<'a> {
 
 #[derive(DeriveDeserialize)]
 struct Row {
-    index: Option<usize>,
+    #[serde(default)]
+    index: Count,
     embedding: Vector,
 }
 
@@ -198,7 +208,7 @@ fn details(reported: &RawValue) -> Option<Vec<u8>> {
 }
 
 /// Sorts the vectors by their index. There must be exactly one for each input, all of the same
-/// length. A row without an index keeps its position.
+/// length. A row without a readable index keeps its position.
 fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
     if rows.len() != count {
         return None;
@@ -206,7 +216,7 @@ fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
     let length = rows.first()?.embedding.0.len();
     let mut slots: Vec<Option<Vec<u8>>> = vec![None; count];
     for (position, row) in rows.into_iter().enumerate() {
-        let slot = slots.get_mut(row.index.unwrap_or(position))?;
+        let slot = slots.get_mut(row.index.0.map_or(Some(position), |index| usize::try_from(index).ok())?)?;
         if slot.is_some() || row.embedding.0.len() != length || length == 0 {
             return None;
         }

@@ -25,7 +25,7 @@ use secrets::Vaults;
 
 pub(crate) use change::{Change, Reach, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
-pub use keys::{KeyChange, KeyOwner, NewKey};
+pub use keys::{KeyChange, KeyOwner, LimitsChange, NewKey};
 pub(crate) use money::{Intent, RowIntent, SettledUsage};
 pub use new::{NewIntern, NewMember, NewWorkspace, WorkspaceChange};
 pub(crate) use old_keys::OldKeys;

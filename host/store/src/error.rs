@@ -36,6 +36,10 @@ pub enum Error {
     /// The key was revoked, which cannot be undone.
     #[error("the key is revoked")]
     KeyRevoked,
+    /// The key's limits are not those that new ones were made from: another change came first. Nothing was
+    /// changed; the caller may read the key and retry.
+    #[error("the key's limits were changed at the same time; nothing was changed, try again")]
+    LimitsChanged,
     /// The workspace's credit would exceed what 64 bits of pico-dollars can hold.
     #[error("a workspace's credit is at most 18446744 dollars in all")]
     TooMuchCredit,

@@ -111,8 +111,8 @@ pub use audit::{
 pub use authentication::{AuthenticationError, Principal};
 pub use backup::{BackupSummary, LastBackup, RestoreSummary};
 pub use changes::{
-    KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
-    WorkspaceDeleted,
+    KeyChange, KeyOwner, LimitsChange, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace,
+    WorkspaceChange, WorkspaceDeleted,
 };
 pub use check::Verification;
 pub use clock::Clock;

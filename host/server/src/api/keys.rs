@@ -6,8 +6,8 @@ mod document;
 mod input;
 
 use cofferdam_store::{
-    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, KeySpend, NewKey, OwnedKey, Pending, QueuePermit,
-    Store, WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey, Pending,
+    QueuePermit, Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
@@ -137,7 +137,8 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
     let limits = if wanted.changes_limits() {
         let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
-        Some(wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?)
+        let to = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
+        Some(LimitsChange { from: now.key().limits, to })
     } else {
         None
     };
@@ -162,7 +163,7 @@ async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>
             // The key, or its owner, was deleted after it was looked up.
             Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
             Error::NoSpace => return Fault::StoreFull,
-            Error::Busy | Error::NoContact => return Fault::Busy,
+            Error::Busy | Error::NoContact | Error::LimitsChanged => return Fault::Busy,
             Error::AlreadyExpired => {
                 return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
             }

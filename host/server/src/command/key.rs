@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, ApiKey, Clock, Dollars, DollarsError, KeyChange, KeyOwner, KeySpend, Name, NewKey, OwnedKey,
-    SpendLimits, SpendWindow, Store,
+    Actor, ApiKey, Clock, Dollars, DollarsError, KeyChange, KeyOwner, KeySpend, LimitsChange, Name, NewKey,
+    OwnedKey, SpendLimits, SpendWindow, Store,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -190,7 +190,8 @@ async fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcom
 async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     let found = store.find_key(&wanted.id).await?;
     let before = found.key();
-    let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
+    let limits = LimitsChange { from: before.limits, to: wanted.change(before.limits) };
+    let change = KeyChange { limits: Some(limits), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
     Ok(changed(&key, text, store).await)

@@ -295,6 +295,7 @@ impl FailureCause {
             | E::OwnerStays
             | E::AlreadyExpired
             | E::KeyRevoked
+            | E::LimitsChanged
             | E::TooMuchCredit
             | E::Quota(_)
             | E::Unbound => Self::Refused,

@@ -62,8 +62,18 @@ pub struct KeyChange {
     pub name: Option<Option<Name>>,
     /// Whether it is switched off.
     pub disabled: Option<bool>,
-    /// New spend limits, which replace all four.
-    pub limits: Option<SpendLimits>,
+    /// New spend limits.
+    pub limits: Option<LimitsChange>,
+}
+
+/// New spend limits of a key, which replace all four.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitsChange {
+    /// The limits that the new ones were made from. A key that has other limits by now is not changed, so that
+    /// of two changes at the same time none is lost.
+    pub from: SpendLimits,
+    /// The new limits.
+    pub to: SpendLimits,
 }
 
 impl NewKey {
@@ -138,10 +148,13 @@ impl WriteBatch {
         if stored.key.revoked_at_ms.is_some() {
             return Err(Error::KeyRevoked.into());
         }
+        if change.limits.is_some_and(|limits| limits.from != stored.key.limits) {
+            return Err(Error::LimitsChanged.into());
+        }
         let renamed = change.name.as_ref().is_some_and(|name| *name != stored.key.name);
         stored.key.name = change.name.clone().unwrap_or(stored.key.name);
         stored.key.disabled = change.disabled.unwrap_or(stored.key.disabled);
-        stored.key.limits = change.limits.unwrap_or(stored.key.limits);
+        stored.key.limits = change.limits.map_or(stored.key.limits, |limits| limits.to);
         let key = stored.key.clone();
         let (disabled, limits) = (key.disabled, key.limits);
         self.audit(actor, AuditAction::KeyChanged { id, disabled, renamed, limits });

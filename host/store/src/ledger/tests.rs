@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::audit::{Actor, AuditAction};
-use crate::changes::{KeyChange, KeyOwner, NewKey};
+use crate::changes::{KeyChange, KeyOwner, LimitsChange, NewKey};
 use crate::error::Error;
 use crate::pending;
 use crate::scratch::{Now, ScratchDirectory, create_workspace, go_on};
@@ -203,9 +203,11 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     let spend = store.key_spend(limited).now().unwrap();
     assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
     assert_eq!(spend.tightest(&limits), Some((SpendWindow::Month, 0)));
-    let change =
-        KeyChange { limits: Some(limits.with(SpendWindow::Month, Some(26))), ..KeyChange::default() };
-    store.set_key(OPERATOR, limited, change).unwrap();
+    let change = LimitsChange { from: limits, to: limits.with(SpendWindow::Month, Some(26)) };
+    let change = || KeyChange { limits: Some(change), ..KeyChange::default() };
+    store.set_key(OPERATOR, limited, change()).unwrap();
+    // The key has other limits now than this change was made from.
+    assert!(matches!(store.set_key(OPERATOR, limited, change()), Err(Error::LimitsChanged)));
     assert!(reserve(&store, limited, 1).is_ok());
 }
 

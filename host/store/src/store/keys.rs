@@ -33,7 +33,7 @@ impl Store {
     /// Changes a key's label, its limits or its `disabled` switch.
     ///
     /// # Errors
-    /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
+    /// [`Error::Lookup`], [`Error::KeyRevoked`], [`Error::LimitsChanged`], and those of every mutation.
     pub fn set_key(&self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
         self.submit(set(actor, id, change))
     }
