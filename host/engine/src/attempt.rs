@@ -18,6 +18,7 @@ use cofferdam_runtime::wire::{ResponseHead, Target, UpstreamRequest};
 use cofferdam_runtime::{Manifest, ProviderInstance};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,7 +122,7 @@ async fn send(
         },
     };
     let presence = Arc::clone(deadline.presence());
-    let sent = deadline.during(egress.send_marked(outgoing, presence.sent()), head).await;
+    let sent = deadline.during(pin!(egress.send_marked(outgoing, presence.sent())), head).await;
     let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
     answered.map_err(|error| {
         if error.is_connect() {
@@ -204,7 +205,7 @@ async fn map_error(
         return AttemptFailure::of(Cause::Endpoint).with_status(status.as_u16());
     }
     // If the body does not arrive, the status alone decides.
-    let mut body = deadline.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    let mut body = deadline.during(pin!(beginning(reply)), ERROR_TIME_MAX).await.unwrap_or_default();
     if let Some(used) = used {
         used.credential.cover(&mut body);
     }

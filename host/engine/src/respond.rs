@@ -86,7 +86,8 @@ impl Engine {
         let timeline = guard.timeline();
         timeline.open(StepType::Parse, &["parse"], &[]);
         let engine = Arc::clone(self);
-        let mut request = aside(body.len(), move || engine.read(&body)).await??;
+        // Boxed because it is large and passed on from step to step.
+        let mut request = Box::new(aside(body.len(), move || engine.read(&body)).await??);
         timeline.close("ok", &[]);
         let requested = request.models.first().map_or("", String::as_str);
         guard.asks(requested, request.stream);
@@ -96,7 +97,7 @@ impl Engine {
         let asking = QuestionScope::of_client(&request, &id);
         let scope = RequestScope::new(Arc::clone(self), caller, options, &id, timeline);
         let mut response = ResponseRun::open(scope, request, hex.to_owned(), asking, deadline).await?;
-        let ResponsesRequest { session_id, user, trace, .. } = &response.job.request;
+        let ResponsesRequest { session_id, user, trace, .. } = &*response.job.request;
         response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
         Ok(response)
     }
@@ -127,7 +128,8 @@ impl Engine {
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
         let scope =
             RequestScope::new(self, caller, RespondOptions::default(), asking.response_id(), timeline);
-        let response = ResponseRun::open(scope, request, random_hex(), asking, Deadline::new(time)).await?;
+        let (request, deadline) = (Box::new(request), Deadline::new(time));
+        let response = ResponseRun::open(scope, request, random_hex(), asking, deadline).await?;
         Box::pin(response.answer()).await
     }
 }
@@ -136,7 +138,7 @@ impl Engine {
 struct Job {
     scope: Arc<RequestScope>,
     /// Hooks, tools and model routers change it while it is planned. Afterwards it stays the same.
-    request: ResponsesRequest,
+    request: Box<ResponsesRequest>,
     hooks: Vec<Hook>,
     hex: String,
     /// What the calls of its plugins share.
@@ -180,7 +182,7 @@ struct ResponseRun {
 impl ResponseRun {
     async fn open(
         scope: Arc<RequestScope>,
-        request: ResponsesRequest,
+        request: Box<ResponsesRequest>,
         hex: String,
         asking: QuestionScope,
         deadline: Deadline,

@@ -7,7 +7,7 @@
 //! clock, so that guests are not ended because the machine is busy with other work.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll as Polled;
@@ -115,16 +115,21 @@ impl InstanceAccount {
     }
 
     /// Drives one call within its budget. `None` if the wall-clock limit was reached.
-    pub(crate) async fn drive<T>(&self, budget: CallBudget, call: impl Future<Output = T>) -> Option<T> {
+    ///
+    /// The caller pins `call`: an asynchronous function that pins its argument keeps it in memory twice.
+    pub(crate) async fn drive<T>(
+        &self,
+        budget: CallBudget,
+        mut call: impl Future<Output = T> + Unpin,
+    ) -> Option<T> {
         self.call_limit_ns.store(nanoseconds(budget.cpu), Ordering::Relaxed);
         self.call_spent_ns.store(0, Ordering::Relaxed);
         self.long.store(false, Ordering::Relaxed);
-        let mut call = pin!(call);
         let mut charged = pin!(async {
             self.line_up().await;
             let charged = poll_fn(|context| {
                 self.enter();
-                let polled = call.as_mut().poll(context);
+                let polled = Pin::new(&mut call).poll(context);
                 self.leave();
                 if polled.is_pending() {
                     self.step_aside();
@@ -323,7 +328,7 @@ mod tests {
 
     async fn first_tick(account: &Arc<InstanceAccount>, cpu: Duration) -> UpdateDeadline {
         let ticked = async { account.tick() };
-        account.drive(CallBudget { cpu, wall: LONG }, ticked).await.unwrap()
+        account.drive(CallBudget { cpu, wall: LONG }, pin!(ticked)).await.unwrap()
     }
 
     #[tokio::test]
@@ -358,7 +363,7 @@ mod tests {
             account.tick();
             wait_for_turn(Arc::clone(&account)).await;
         };
-        assert_eq!(account.drive(CallBudget { cpu: LONG, wall: Duration::ZERO }, call).await, None);
+        assert_eq!(account.drive(CallBudget { cpu: LONG, wall: Duration::ZERO }, pin!(call)).await, None);
         assert_eq!(account.cut(), Some(CallCut::Turn));
         drop(taken);
     }
@@ -391,14 +396,14 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(is_next(), "it waited");
         };
-        one.drive(budget, call).await.unwrap();
+        one.drive(budget, pin!(call)).await.unwrap();
     }
 
     #[tokio::test]
     async fn work_of_the_host_is_not_charged() {
         let account = account(LONG);
         let busy = async { burn(Duration::from_millis(2)) };
-        account.drive(CallBudget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();
+        account.drive(CallBudget { cpu: LONG, wall: LONG }, pin!(account.beside(busy))).await.unwrap();
         assert!(lock(&account.poll).beside > Duration::ZERO);
         assert!(account.slice() < account.now());
     }

@@ -3,6 +3,7 @@
 //! fails or is dropped drops the instance, so a broken guest is never called again. After a
 //! successful call the instance may wait for the next call of the same owner, see [`crate::warm`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ impl Instance {
         if let Some(meter) = &plugin.host.meter {
             meter.fill(&mut store);
         }
-        let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
+        let started = account.drive(budget, pin!(compiled.pre.instantiate_async(&mut store))).await;
         if let Some(meter) = &plugin.host.meter {
             meter.note("start", &store, account.spent_ns());
         }
@@ -180,7 +181,7 @@ impl Instance {
             meter.fill(store);
         }
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
-        let outcome = account.drive(budget, call(&mut self)).await;
+        let outcome = account.drive(budget, pin!(call(&mut self))).await;
         self.live.store.data().log.end();
         if let Some(meter) = &self.plugin.host.meter {
             meter.note(function, &self.live.store, account.spent_ns());

@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::handle::{HEADERS_BYTES_MAX, HEADERS_MAX};
+use crate::handle::HEADERS_BYTES_MAX;
 use crate::limits::rate::ClientNetwork;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
@@ -46,10 +46,6 @@ const IDLE_ROUND: Duration = Duration::from_secs(30);
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
 /// How long a client may leave a waiting response unread.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Headers of a request head up to which hyper hands an HTTP/1 request on. Of more than
-/// [`HEADERS_MAX`] the request is refused with an error document; of more than this hyper refuses it
-/// itself, without one.
-const READ_HEADERS_MAX: usize = 2 * HEADERS_MAX;
 /// Concurrent requests of clients on one HTTP/2 connection.
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 256;
 /// How long requests that are ended early may take to send their last event.
@@ -369,12 +365,7 @@ impl Idle {
 
 fn builder(tasks: Tracked, streams_max: u32) -> Builder<Tracked> {
     let mut builder = Builder::new(tasks);
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(READ_BYTES_MAX)
-        .max_headers(READ_HEADERS_MAX);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(READ_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

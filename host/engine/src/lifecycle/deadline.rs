@@ -9,7 +9,6 @@ use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use futures_util::future::poll_immediate;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
@@ -189,10 +188,15 @@ impl Deadline {
 
     /// Waits for `work`, at most until `limit` or the deadline of the request. A streaming client
     /// gets keep-alive comments meanwhile.
-    pub(crate) async fn during<F: Future>(&mut self, work: F, limit: Duration) -> Result<F::Output, Late> {
-        let mut work = pin!(work);
+    ///
+    /// The caller pins `work`: an asynchronous function that pins its argument keeps it in memory twice.
+    pub(crate) async fn during<T>(
+        &mut self,
+        mut work: impl Future<Output = T> + Unpin,
+        limit: Duration,
+    ) -> Result<T, Late> {
         // Much of what is waited for is there, and needs neither clock nor timer.
-        if let Some(output) = poll_immediate(work.as_mut()).await {
+        if let Some(output) = poll_immediate(&mut work).await {
             return Ok(output);
         }
         let step = Instant::now() + limit;
@@ -243,6 +247,7 @@ async fn told(ending: &mut Option<Shutdown>) {
 mod tests {
     use super::*;
     use crate::lifecycle::shutdown::ShutdownSender;
+    use std::pin::pin;
     use tokio::sync::mpsc::channel;
 
     fn streamed(client: Sender<Bytes>, is_held: bool) -> Deadline {
@@ -267,7 +272,7 @@ mod tests {
         let (sender, mut client) = channel(8);
         let mut deadline = streamed(sender, false);
         let left = deadline.left();
-        deadline.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
+        deadline.during(pin!(tokio::time::sleep(Duration::from_secs(40))), left).await.unwrap();
         assert_eq!(deadline.left(), Duration::from_secs(560));
         drop(deadline);
         for _ in 0..2 {
@@ -282,7 +287,7 @@ mod tests {
         let mut deadline = streamed(sender, true);
         assert!(deadline.is_held() && !deadline.is_streamed());
         let left = deadline.left();
-        deadline.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
+        deadline.during(pin!(tokio::time::sleep(Duration::from_secs(20))), left).await.unwrap();
         assert!(deadline.has_spoken());
         drop(deadline);
         assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
@@ -295,7 +300,7 @@ mod tests {
         let mut deadline = Deadline::new(Duration::from_secs(600)).ending(&ending);
         assert_eq!(deadline.final_refusal(Refusal::internal()).status, 500);
         let hour = Duration::from_secs(3600);
-        assert_eq!(deadline.during(async { end.begin() }, hour).await, Ok(()));
+        assert_eq!(deadline.during(pin!(async { end.begin() }), hour).await, Ok(()));
         assert!(!deadline.is_over());
         assert_eq!(deadline.during(std::future::pending::<()>(), hour).await, Err(Late::Total));
         assert!(deadline.is_over() && deadline.is_cut_short());

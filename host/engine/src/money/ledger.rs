@@ -20,6 +20,7 @@ use crate::refusal::{Refusal, status_of};
 use crate::timeline::Timeline;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
+use std::pin::pin;
 use std::sync::Arc;
 use underway::Underway;
 pub(crate) use underway::{AttemptTokens, Unreported};
@@ -170,7 +171,7 @@ impl LedgerEntry {
         // The former turn's pledge is released first, so that it does not count against this one.
         self.pledge = None;
         self.pledge = reservation.pledge(turn.estimate().0).await.map_err(credit::refusal)?;
-        credit::written(deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await)
+        credit::written(deadline.during(pin!(reservation.commit_intent()), INTENT_TIME_MAX).await)
     }
 
     /// Whether the most that the turn may cost has to be reserved again, because an attempt of it was

@@ -9,6 +9,7 @@ use crate::plugins::hooks;
 use crate::refusal::Refusal;
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::UpstreamReading;
+use std::pin::pin;
 use std::sync::Arc;
 
 impl ResponseRun {
@@ -86,7 +87,7 @@ impl ResponseRun {
         let left = run.deadline.left();
         let shown = hooks::on_response(&job.hooks, job.plugin_scope(), &job.request, body);
         let late = |_| Err(Refusal::late_answer());
-        run.deadline.during(shown, left).await.unwrap_or_else(late)
+        run.deadline.during(pin!(shown), left).await.unwrap_or_else(late)
     }
 
     /// Sends an answer that was held back to the client of a stream.

@@ -18,6 +18,7 @@ use crate::timeline::{StepType, outcome_of};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 
 impl ResponseRun {
@@ -26,7 +27,7 @@ impl ResponseRun {
     pub(super) async fn prepare(&mut self) -> Result<RoutingPlan, Refusal> {
         let Run { entry, deadline, trace, session, .. } = &mut self.run;
         let left = deadline.left();
-        let plan = deadline.during(self.job.plan(session, &trace.requested), left).await;
+        let plan = deadline.during(pin!(self.job.plan(session, &trace.requested)), left).await;
         match plan.unwrap_or_else(|_late| Err(timed_out())) {
             Ok(plan) => {
                 entry.routed();

@@ -24,6 +24,7 @@ use cofferdam_egress::Origin;
 use cofferdam_runtime::wire::{Event, Usage};
 use std::future::Future;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -303,7 +304,7 @@ impl Run {
         );
         let timeline = &self.scope.timeline;
         let step = timeline.begin(StepType::Wait, &["wait before the next attempts"], &[]);
-        let waited = self.deadline.during(sleep(wait), left).await;
+        let waited = self.deadline.during(pin!(sleep(wait)), left).await;
         timeline.end(step, if waited.is_ok() { "ok" } else { "timeout" }, &[]);
         waited.ok()?;
         for endpoint in indexes.iter().filter_map(|index| self.order.endpoints.get(*index)) {

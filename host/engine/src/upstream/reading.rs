@@ -184,8 +184,9 @@ impl UpstreamReading {
 
     /// Ends a successful answer: the instance may serve the next request of the same owner. If this
     /// is dropped instead, the instance ends.
-    pub(crate) async fn close(self) {
-        self.instance.close().await;
+    pub(crate) fn close(self) -> impl Future<Output = ()> {
+        // Not an asynchronous function, which would keep the rest of `self` as long as it runs.
+        self.instance.close()
     }
 }
 
@@ -213,7 +214,7 @@ pub(crate) async fn read_whole(
 ) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
-        let chunk = deadline.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
+        let chunk = deadline.during(pin!(body.chunk()), limit).await.map_err(ReadError::Late)?;
         let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { return Ok(data) };
         arrived(bytes.len())?;
         if data.len() + bytes.len() > ANSWER_BYTES_MAX {
@@ -242,7 +243,7 @@ impl StreamState {
             // A body that always has more to read would go on after the end.
             return Err(ReadError::Late(Late::Total));
         }
-        let chunk = deadline.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
+        let chunk = deadline.during(pin!(upstream.chunk()), limit).await.map_err(ReadError::Late)?;
         let mut over = true;
         if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
             tally.arrived(bytes.len())?;

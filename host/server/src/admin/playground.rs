@@ -3,6 +3,7 @@
 //! steps.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -79,7 +80,7 @@ pub(super) async fn run(
     counted.status = 200;
     let (chunks, answer) = channel(WAITING_MAX);
     tokio::spawn(async move {
-        within_polls(id, forward(stream, steps, &chunks)).await;
+        within_polls(id, pin!(forward(stream, steps, &chunks))).await;
         drop((permit, counted));
     });
     Ok(event_stream(ResponseBody::channel(answer)))

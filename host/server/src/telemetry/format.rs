@@ -9,12 +9,16 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
+use uuid::Uuid;
 
 use super::request;
 
 /// The target of guests' lines, which filters name. Lines show `plugin::NAME` in its place, because
 /// a target is fixed when the program is compiled.
 const GUEST: &str = "cofferdam::guest";
+
+/// Room for an ordinary line, in bytes. A longer one grows.
+const LINE_BYTES: usize = 640;
 
 /// One JSON object per line: time, level, the event's fields, target, request id.
 pub(super) struct Json;
@@ -71,21 +75,28 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let metadata = event.metadata();
     line.write_str("{\"timestamp\":\"")?;
     SystemTime.format_time(line)?;
-    write!(line, "\",\"level\":\"{}\"", metadata.level().as_str())?;
+    // Each write to `line` is a call through a table of functions, and a line consists of a hundred pieces.
+    let mut rest = String::with_capacity(LINE_BYTES);
+    rest.push_str("\",\"level\":\"");
+    rest.push_str(metadata.level().as_str());
+    rest.push('"');
     let is_guest = metadata.target() == GUEST;
-    let mut fields = EventFields { line, written: Ok(()), plugin: is_guest.then(String::new) };
+    let mut fields = EventFields { line: &mut rest, written: Ok(()), plugin: is_guest.then(String::new) };
     event.record(&mut fields);
     fields.written?;
     let plugin = fields.plugin;
-    line.write_str(",\"target\":")?;
+    rest.push_str(",\"target\":");
     match plugin {
-        Some(plugin) => write_string(line, &format!("plugin::{plugin}"))?,
-        None => write_string(line, metadata.target())?,
+        Some(plugin) => write_string(&mut rest, &format!("plugin::{plugin}"))?,
+        None => write_string(&mut rest, metadata.target())?,
     }
     if let Some(id) = request::current() {
-        write!(line, ",\"request_id\":\"{id}\"")?;
+        rest.push_str(",\"request_id\":\"");
+        rest.push_str(id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        rest.push('"');
     }
-    line.write_str("}\n")
+    rest.push_str("}\n");
+    line.write_str(&rest)
 }
 
 /// Writes the fields of an event as further members of a JSON object.

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 
 use uuid::Uuid;
 
@@ -19,10 +19,10 @@ pub(crate) fn within<T>(id: Uuid, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Like [`within`], for all polls of a future.
-pub(crate) async fn within_polls<F: Future>(id: Uuid, future: F) -> F::Output {
-    let mut future = pin!(future);
-    poll_fn(|context| within(id, || future.as_mut().poll(context))).await
+/// Like [`within`], for all polls of a future. The caller pins it: an asynchronous function that pins its
+/// argument keeps it in memory twice.
+pub(crate) async fn within_polls<T>(id: Uuid, mut future: impl Future<Output = T> + Unpin) -> T {
+    poll_fn(|context| within(id, || Pin::new(&mut future).poll(context))).await
 }
 
 /// The request that this thread is working on.
@@ -42,6 +42,7 @@ impl Drop for Restored {
 #[cfg(test)]
 mod tests {
     use std::panic::catch_unwind;
+    use std::pin::pin;
 
     use uuid::Uuid;
 
@@ -63,10 +64,11 @@ mod tests {
     #[tokio::test]
     async fn id_is_set_in_all_polls_of_its_future_and_not_between_them() {
         let id = Uuid::from_u128(3);
-        let inside = within_polls(id, async {
+        let work = pin!(async {
             tokio::task::yield_now().await;
             current()
         });
+        let inside = within_polls(id, work);
         let beside = async { current() };
         assert_eq!(tokio::join!(inside, beside), (Some(id), None));
     }

@@ -1,6 +1,8 @@
 //! Percentiles of the last minutes in a fixed amount of memory. Values are counted in buckets whose
 //! bounds grow by a constant factor, and in slots of one minute, of which the oldest is dropped.
 
+use std::sync::LazyLock;
+
 /// Buckets for each doubling of the value. A percentile is off by at most 9 %.
 const PER_DOUBLING: f64 = 4.0;
 /// Twenty doublings: from 1 ms to 17 minutes, from 0.1 to 100,000 tokens a second. Values beyond
@@ -10,6 +12,10 @@ const BUCKETS: usize = 80;
 const SLOTS: usize = 5;
 /// The length of a slot, in milliseconds.
 const SLOT_MS: u64 = 60_000;
+
+/// The middle of each bucket, as a multiple of the lower bound of the first bucket.
+static MIDDLES: LazyLock<[f64; BUCKETS]> =
+    LazyLock::new(|| std::array::from_fn(|bucket| ((bucket as f64 + 0.5) / PER_DOUBLING).exp2()));
 
 /// The number of values in each bucket.
 #[derive(Clone, Copy, Debug)]
@@ -69,20 +75,23 @@ impl RollingHistogram {
     /// The 50th, 75th, 90th and 99th percentile of the kept values; zeros if there are none.
     pub(super) fn percentiles(&mut self, now_ms: u64) -> [f64; 4] {
         self.turn(now_ms);
-        let total = f64::from(self.sum.total);
-        let mut marks = [0.5, 0.75, 0.9, 0.99].map(|share| (share * total, 0.0));
-        let mut seen = 0.0;
-        for (bucket, count) in self.sum.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let before = seen;
-            seen += f64::from(*count);
-            let reached = |(rank, _): &&mut (f64, f64)| before < *rank && *rank <= seen;
-            marks.iter_mut().filter(reached).for_each(|(_, value)| *value = self.middle(bucket));
+        let mut percentiles = [0.0; 4];
+        if self.sum.total == 0 {
+            return percentiles;
         }
-        marks.map(|(_, value)| value)
-    }
-
-    fn middle(&self, bucket: usize) -> f64 {
-        self.lowest * ((bucket as f64 + 0.5) / PER_DOUBLING).exp2()
+        let mut counts = self.sum.counts.iter().zip(MIDDLES.iter());
+        let (mut seen, mut middle) = (0, 0.0);
+        for (percentile, share) in percentiles.iter_mut().zip([50, 75, 90, 99]) {
+            // The rank of the value in the order of all values, from 1.
+            let rank = (u64::from(self.sum.total) * share).div_ceil(100);
+            while seen < rank {
+                let Some((count, of_bucket)) = counts.next() else { break };
+                seen += u64::from(*count);
+                middle = *of_bucket;
+            }
+            *percentile = self.lowest * middle;
+        }
+        percentiles
     }
 
     /// Drops the slots that are too old.

@@ -6,6 +6,7 @@ use crate::assembler::Assembler;
 use crate::assembler::question_progress::QuestionProgress;
 use crate::lifecycle::deadline::{ClientGone, Deadline, Late};
 use futures_util::{Stream, StreamExt};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
@@ -21,8 +22,10 @@ pub(super) async fn next_done(
     time: Duration,
 ) -> Result<Option<FinishedCall>, Interrupted> {
     loop {
-        let step =
-            deadline.during(next_step(work, reports), time).await.map_err(|_: Late| Interrupted::Late)?;
+        let step = deadline
+            .during(pin!(next_step(work, reports)), time)
+            .await
+            .map_err(|_: Late| Interrupted::Late)?;
         let done = match step {
             ToolStep::Progress(item, progress) => {
                 assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
