@@ -98,6 +98,12 @@ linear count="1000":
     cargo build --package cofferdam-engine --example linear --locked
     host/engine/examples/linear.sh "${CARGO_TARGET_DIR:-target}/debug/examples/linear" {{count}}
 
+# The instructions and cache misses of a whole answer, counted by callgrind in a model of the caches. The first run
+# compiles the plugins under valgrind, which takes ten minutes.
+bench-callgrind program="target/dist/cofferdam" *arguments:
+    cargo build --release --locked --package cofferdam-bench
+    python3 tests/bench/callgrind.py "{{program}}" {{arguments}}
+
 # Processor time, latency, start and memory of target/dist/cofferdam beside nginx. docs/performance.md explains it.
 bench *arguments:
     cargo run --release --locked --package cofferdam-bench -- compare {{arguments}}

@@ -43,7 +43,7 @@ impl Engine {
         let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), &mut options);
         let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
         let (engine, presence) = (Arc::clone(self), departure.presence());
-        let work = async move {
+        let work = move || async move {
             let result = engine.embed_recorded(caller, body, options, &id, &guard, &presence).await;
             // Otherwise the guard records that the client has left.
             if !presence.has_left() {

@@ -54,6 +54,7 @@ pub mod timeline;
 
 pub mod cost;
 
+mod in_place;
 mod log_throttle;
 mod offload;
 mod random;
@@ -66,6 +67,7 @@ pub use authentication::{Authentication, OperatorKey};
 pub use caller::Caller;
 pub use catalog::options::AllowedOptions;
 pub use engine::{Engine, EngineParts, NoRouter};
+pub use in_place::boxed;
 pub use lifecycle::deadline::Timeouts;
 pub use lifecycle::shutdown::{Shutdown, ShutdownSender};
 pub use lifecycle::stream::EventStream;

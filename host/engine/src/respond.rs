@@ -69,7 +69,7 @@ impl Engine {
             let stream = EventStream::start(departure, |client| response.answer_stream(client)).await?;
             return Ok(Answer { id, body: AnswerBody::Stream(stream) });
         }
-        let body = AttendedWork::new(departure, response.answer()).await?;
+        let body = AttendedWork::new(departure, || response.answer()).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_engine::boxed;
 use cofferdam_store::{AuthenticationError, MemberId, Principal, RequestPurpose};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
@@ -205,8 +206,8 @@ async fn dispatch(
     // The futures of these endpoints are large. They are boxed, so that the futures above, which
     // are moved when they are passed on, stay small.
     match route {
-        Route::Responses => Box::pin(api::inference::respond(call, body)).await,
-        Route::Embeddings => Box::pin(api::inference::embed(call, body)).await,
+        Route::Responses => boxed(|| api::inference::respond(call, body)).await,
+        Route::Embeddings => boxed(|| api::inference::embed(call, body)).await,
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
         Route::Key => Box::pin(api::key::read(call)).await,

@@ -5,6 +5,7 @@
 //! unknown, because providers report it only at the end of an answer. There the answer is read on for
 //! its usage, for a limited time and a limited number of requests at once.
 
+use crate::in_place::boxed;
 use crate::limits::allowance::Allowance;
 use std::future::Future;
 use std::pin::Pin;
@@ -165,8 +166,11 @@ pub(crate) struct AttendedWork<T: 'static> {
 }
 
 impl<T> AttendedWork<T> {
-    pub(crate) fn new(departure: ClientDeparture, work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { work: Some(Box::pin(work)), departure }
+    pub(crate) fn new<F>(departure: ClientDeparture, work: impl FnOnce() -> F) -> Self
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        Self { work: Some(boxed(work)), departure }
     }
 }
 
@@ -214,7 +218,7 @@ mod tests {
 
     fn waiting(departure: ClientDeparture, rows: &Arc<AtomicUsize>) -> AttendedWork<()> {
         let row = Row(Arc::clone(rows));
-        AttendedWork::new(departure, async move {
+        AttendedWork::new(departure, || async move {
             std::future::pending::<()>().await;
             drop(row);
         })
@@ -258,6 +262,6 @@ mod tests {
         drop(waiting(cheap.clone(), &rows));
         assert_eq!(rows.load(Ordering::Relaxed), 2);
         assert!(!cheap.presence.has_left());
-        assert_eq!(AttendedWork::new(departure(&detached_reads), async { 5 }).await, 5);
+        assert_eq!(AttendedWork::new(departure(&detached_reads), || async { 5 }).await, 5);
     }
 }

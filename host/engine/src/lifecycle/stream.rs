@@ -37,7 +37,7 @@ impl EventStream {
         // One chunk may wait for the client while the next is made.
         let (sender, chunks) = channel(1);
         let presence = departure.presence();
-        let work = Some(AttendedWork::new(departure, work(sender)));
+        let work = Some(AttendedWork::new(departure, || work(sender)));
         let mut stream = Self { first: None, chunks, work, presence, given_at: None };
         stream.first = poll_fn(|context| stream.poll_work(context)).await?;
         Ok(stream)

@@ -11,6 +11,7 @@ use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost};
 use crate::failure::blame::Blame;
 use crate::failure::{AttemptFailure, Cause};
+use crate::in_place::boxed;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{LONG_READING_TIME, READING_TIME};
 use crate::memory::health::AttemptWatch;
@@ -184,7 +185,7 @@ impl Run {
             self.entry.asked(&endpoint, is_byok, turn.most_at(&endpoint), presence);
             self.open_attempt(&endpoint);
             // Boxed, so that a request has no room for it while its answer is read.
-            let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline, &mut self.entry));
+            let attempt = boxed(|| trial.run(&endpoint, is_byok, &mut self.deadline, &mut self.entry));
             let (failed, charged) = match attempt.await {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
