@@ -75,23 +75,19 @@ impl RollingHistogram {
     /// The 50th, 75th, 90th and 99th percentile of the kept values; zeros if there are none.
     pub(super) fn percentiles(&mut self, now_ms: u64) -> [f64; 4] {
         self.turn(now_ms);
-        let mut percentiles = [0.0; 4];
-        if self.sum.total == 0 {
-            return percentiles;
-        }
         let mut counts = self.sum.counts.iter().zip(MIDDLES.iter());
         let (mut seen, mut middle) = (0, 0.0);
-        for (percentile, share) in percentiles.iter_mut().zip([50, 75, 90, 99]) {
-            // The rank of the value in the order of all values, from 1.
+        [50, 75, 90, 99].map(|share| {
+            // The rank of the value in the order of all values, from 1; 0 without values.
             let rank = (u64::from(self.sum.total) * share).div_ceil(100);
-            while seen < rank {
-                let Some((count, of_bucket)) = counts.next() else { break };
+            while seen < rank
+                && let Some((count, of_bucket)) = counts.next()
+            {
                 seen += u64::from(*count);
                 middle = *of_bucket;
             }
-            *percentile = self.lowest * middle;
-        }
-        percentiles
+            self.lowest * middle
+        })
     }
 
     /// Drops the slots that are too old.
