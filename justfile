@@ -102,7 +102,7 @@ linear count="1000":
 # compiles the plugins under valgrind, which takes ten minutes.
 bench-callgrind program="target/dist/cofferdam" *arguments:
     cargo build --release --locked --package cofferdam-bench
-    python3 tests/bench/callgrind.py "{{program}}" {{arguments}}
+    python3 tests/bench/callgrind.py "{{program}}" --bench "${CARGO_TARGET_DIR:-target}/release/cofferdam-bench" {{arguments}}
 
 # Processor time, latency, start and memory of target/dist/cofferdam beside nginx. docs/performance.md explains it.
 bench *arguments:

@@ -214,8 +214,13 @@ async fn dimensions_that_no_endpoint_supports_are_an_invalid_request() {
 async fn vectors_are_ordered_by_their_index() {
     let (upstream, host) = single().await;
     let row = |index: Value, first: u32| json!({"index": index, "embedding": [first, 7]});
-    // A row whose index is no number keeps its place.
-    for rows in [[row(json!(1), 1), row(json!(0), 0)], [row(json!("a"), 0), row(Value::Null, 1)]] {
+    // A row without an index keeps its place.
+    let written = [
+        [row(json!(1), 1), row(json!(0), 0)],
+        [row(json!("1"), 1), row(json!(0.0), 0)],
+        [row(Value::Null, 0), row(Value::Null, 1)],
+    ];
+    for rows in written {
         upstream.reply(Reply::json(200, json!({"data": rows})));
         let answer = ask(&host, &json!({"model": MODEL, "input": ["a", "b"]})).await;
         assert_eq!(floats_of(&answer.body["data"][0]["embedding"]), [0.0, 7.0], "{}", answer.text);

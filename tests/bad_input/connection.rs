@@ -122,6 +122,12 @@ async fn more_than_96_headers_are_refused_over_either_version_of_http() {
             assert!(status == 200 || answer.message() == "Request headers too large");
         }
     }
+    // The HTTP library refuses more than 100 over HTTP/1 itself, without a document.
+    let mut raw = Raw::connect(&host).await;
+    let lines: String = (0..101).map(|number| format!("x-h{number}: 1\r\n")).collect();
+    raw.send(format!("GET /v1/models HTTP/1.1\r\nHost: x\r\n{lines}\r\n").as_bytes()).await;
+    let (status, ..) = raw.answer().await;
+    assert_eq!(status, 431);
 }
 
 #[tokio::test]

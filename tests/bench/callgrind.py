@@ -44,7 +44,10 @@ def run(options):
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
     program = options.folder.absolute() / "program"
-    program.write_bytes(options.program.read_bytes().replace(PR_GET_AUXV, PR_NOTHING))
+    code = options.program.read_bytes()
+    if PR_GET_AUXV not in code:
+        sys.exit("the program does not ask for the vDSO as expected: it would crash under valgrind")
+    program.write_bytes(code.replace(PR_GET_AUXV, PR_NOTHING))
     program.chmod(0o755)
     upstream = subprocess.Popen(
         [options.bench.absolute(), "upstream", "--roots", site / "roots.pem"],
@@ -53,13 +56,13 @@ def run(options):
     )
     try:
         (site / "cofferdam.toml").write_text(config(json.loads(upstream.stdout.readline())["plain"]))
-        host, banner = start(program, site, [])
-        end(host)
+        with Host(program, site, []) as host:
+            key = host.banner["key"]
         compile_all(program, site)
         print("| connections | instructions | misses of I1 | of D1 | of LL: instructions, reads, writes |")
         print("|--:|--:|--:|--:|--:|")
         for connections in options.connections:
-            counts = count(program, site, banner["key"], connections, options.requests)
+            counts = count(program, site, key, connections, options.requests)
             fetched, _, _, i1, d1_read, d1_write, ll, ll_read, ll_write = counts
             row = [connections, fetched, i1, d1_read + d1_write, f"{ll:,} + {ll_read:,} + {ll_write:,}"]
             print("| " + " | ".join(cell if isinstance(cell, str) else f"{cell:,}" for cell in row) + " |", flush=True)
@@ -78,38 +81,52 @@ def config(port):
     return text + f'[[models]]\nid = "bench/whole"\nkind = "responses"\nendpoints = [{endpoints}]\n'
 
 
-def start(program, site, tool):
-    command = [*tool, program, "--json", "--data", site / "data", "--config", site / "cofferdam.toml"]
-    # Compiled plugins are kept for the next run: to compile them under valgrind takes minutes.
-    environment = dict(os.environ, BENCH_KEY="sk-bench", COFFERDAM_CACHE=str(site.parent / "cache"))
-    with open(site / "log", "w") as log:
-        host = subprocess.Popen(
-            [*command, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    line = host.stdout.readline()
-    if not line:
-        sys.exit(f"the program did not start, see {site / 'log'}")
-    return host, json.loads(line)
+class Host:
+    """The program while it serves, under a tool or alone. It is ended with the block."""
 
+    def __init__(self, program, site, tool):
+        command = [*tool, program, "--json", "--data", site / "data", "--config", site / "cofferdam.toml"]
+        # Compiled plugins are kept for the next run: to compile them under valgrind takes minutes.
+        environment = dict(os.environ, BENCH_KEY="sk-bench", COFFERDAM_CACHE=str(site.parent / "cache"))
+        with open(site / "log", "w") as log:
+            self.process = subprocess.Popen(
+                [*command, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the program did not start, see {site / 'log'}")
+        self.banner = json.loads(line)
 
-def end(host):
-    host.terminate()
-    host.wait(timeout=60)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            sys.exit("the program did not end")
+
+    def control(self, *words):
+        """Tells callgrind something. `callgrind_control` itself ends well even if it reached nothing."""
+        told = subprocess.run(["vgdb", f"--pid={self.process.pid}", *words], capture_output=True, text=True)
+        if told.returncode != 0:
+            sys.exit(f"callgrind was not told {words}: {told.stderr}")
 
 
 def compile_all(program, site):
     """Compiles the plugins for the processor that valgrind shows, beside nothing that is counted."""
-    host, _ = start(program, site, ["valgrind", "--tool=none"])
-    until = time.monotonic() + COMPILE_SECS
-    while not all(state.startswith("compiled") or state == "not granted" for state in states(program, site)):
-        if time.monotonic() > until:
-            sys.exit("the plugins are not compiled")
-        time.sleep(1)
-    end(host)
+    with Host(program, site, ["valgrind", "--tool=none"]):
+        until = time.monotonic() + COMPILE_SECS
+        while not all(state.startswith("compiled") or state == "not granted" for state in states(program, site)):
+            if time.monotonic() > until:
+                sys.exit("the plugins are not compiled")
+            time.sleep(1)
 
 
 def states(program, site):
@@ -121,15 +138,14 @@ def states(program, site):
 def count(program, site, key, connections, requests):
     out = site / f"callgrind.{connections}"
     tool = ["valgrind", "--tool=callgrind", "--cache-sim=yes", *CACHES, f"--callgrind-out-file={out}"]
-    host, banner = start(program, site, [*tool, "--instr-atstart=no"])
-    control = lambda *words: subprocess.run(["callgrind_control", *words, str(host.pid)], check=True, capture_output=True)
-    load(banner["listen"], key, connections, 6 * connections)
-    control("-i", "on")
-    load(banner["listen"], key, connections, 3 * connections)
-    control("-z")
-    load(banner["listen"], key, connections, requests)
-    control("-i", "off")
-    end(host)
+    with Host(program, site, [*tool, "--instr-atstart=no"]) as host:
+        address = host.banner["listen"]
+        load(address, key, connections, 6 * connections)
+        host.control("instrumentation", "on")
+        load(address, key, connections, 3 * connections)
+        host.control("zero")
+        load(address, key, connections, requests)
+        host.control("instrumentation", "off")
     totals = re.search(r"^totals: (.*)$", out.read_text(), re.MULTILINE).group(1)
     return [int(total) // requests for total in totals.split()]
 
@@ -151,7 +167,7 @@ def load(address, key, connections, requests):
                 connection.request("POST", "/v1/responses", body, headers)
                 answer = connection.getresponse()
                 text = answer.read()
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 failed.append(error)
                 return
             if answer.status != 200:

@@ -27,10 +27,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The largest number of inputs whose vectors are asked for as decimal numbers. A number takes up to 22 bytes
-/// in that form and 5.4 in base64, and the host reads at most 64 MiB of an answer: 2,048 vectors of 3,072
-/// numbers fit as base64 only. The host writes the vectors in the form that the client asked for.
-const INPUTS_AS_NUMBERS_MAX: usize = 512;
+/// What the host reads of an answer at most, in bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The length of a decimal number with its comma, in bytes. In base64 a number takes 5.4.
+const NUMBER_BYTES: usize = 22;
+/// The numbers of a vector where the client does not say how many it wants: those of OpenAI's largest model.
+const DIMENSIONS: usize = 3_072;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -75,9 +77,13 @@ pub fn prepare_embeddings(
         })
         .collect::<Result<_, _>>()?;
     let typed = target.supports.iter().any(|ability| ability == "input_type");
-    let encoding_format = match input.len() {
-        ..=INPUTS_AS_NUMBERS_MAX => request.encoding_format.as_deref(),
-        _ => Some("base64"),
+    // 2,048 vectors of 3,072 numbers fit into an answer as base64 only. The host writes the vectors in the form
+    // that the client asked for.
+    let dimensions = request.dimensions.map_or(DIMENSIONS, |dimensions| dimensions as usize);
+    let decimal = input.len().saturating_mul(dimensions).saturating_mul(NUMBER_BYTES);
+    let encoding_format = match decimal <= ANSWER_BYTES_MAX {
+        true => request.encoding_format.as_deref(),
+        false => Some("base64"),
     };
     let mut body = Vec::new();
     let mut object = ObjectWriter::new(&mut body);
@@ -147,16 +153,27 @@ fn joined<'a>(parts: &'a [EmbeddingPart<'_>]) -> Option<Cow<'a, str>> {
 struct Reply<'a> {
     #[serde(default)]
     object: MaybeText<'a>,
-    data: Option<Vec<Row>>,
+    data: Option<Vec<Row<'a>>>,
     usage: Option<Usage<'a>>,
     error: Option<&'a RawValue>,
 }
 
 #[derive(DeriveDeserialize)]
-struct Row {
-    #[serde(default)]
-    index: Count,
+#[serde(bound(deserialize = "'de: 'a"))]
+struct Row<'a> {
+    index: Option<&'a RawValue>,
     embedding: Vector,
+}
+
+impl Row<'_> {
+    /// The place of the vector in the answer. A row without an index has the place at which it came. Some servers
+    /// write the number as `1.0` or as text.
+    fn place(&self, position: usize) -> Option<usize> {
+        let Some(index) = self.index else { return Some(position) };
+        let number = index.get().trim_matches('"');
+        let whole = |number: &f64| number.fract() == 0.0 && *number >= 0.0;
+        number.parse().ok().or_else(|| Some(number.parse().ok().filter(whole)? as usize))
+    }
 }
 
 #[derive(Default, DeriveDeserialize)]
@@ -208,15 +225,15 @@ fn details(reported: &RawValue) -> Option<Vec<u8>> {
 }
 
 /// Sorts the vectors by their index. There must be exactly one for each input, all of the same
-/// length. A row without a readable index keeps its position.
-fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
+/// length. A row without an index keeps its position.
+fn in_order(rows: Vec<Row<'_>>, count: usize) -> Option<Vec<Vec<u8>>> {
     if rows.len() != count {
         return None;
     }
     let length = rows.first()?.embedding.0.len();
     let mut slots: Vec<Option<Vec<u8>>> = vec![None; count];
     for (position, row) in rows.into_iter().enumerate() {
-        let slot = slots.get_mut(row.index.0.map_or(Some(position), |index| usize::try_from(index).ok())?)?;
+        let slot = slots.get_mut(row.place(position)?)?;
         if slot.is_some() || row.embedding.0.len() != length || length == 0 {
             return None;
         }

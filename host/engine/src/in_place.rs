@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 
-/// Boxes the future that `make` returns. `Box::pin(make())` would make the future on the stack and copy all its
-/// bytes into the box; this writes only what the future begins with, which is little: its arguments.
+/// Boxes the future that `make` returns. `Box::pin(make())` makes the future on the stack and copies all its
+/// bytes into the box; of this, an optimised build writes only what the future begins with: its arguments.
 #[inline(always)]
 pub fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();

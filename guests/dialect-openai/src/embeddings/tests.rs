@@ -41,6 +41,42 @@ fn requests_are_translated() {
 }
 
 #[test]
+fn vectors_that_may_be_too_long_as_decimal_numbers_are_asked_for_as_base64() {
+    // 64 MiB hold 992 vectors of 3,072 numbers with 22 bytes each.
+    for (count, dimensions, is_base64) in
+        [(992, None, false), (993, None, true), (2048, Some(1_024), false), (2048, Some(1_536), true)]
+    {
+        let dimensions =
+            dimensions.map_or_else(String::new, |wanted: u32| format!(r#","dimensions":{wanted}"#));
+        let input = vec![r#""a""#; count].join(",");
+        let request = format!(r#"{{"model":"m","input":[{input}]{dimensions},"encoding_format":"float"}}"#);
+        let expected =
+            if is_base64 { r#""encoding_format":"base64""# } else { r#""encoding_format":"float""# };
+        assert!(sent(&request, &[]).ends_with(&format!("{expected}}}")), "{count}{dimensions}");
+    }
+}
+
+#[test]
+fn a_vector_stands_where_its_index_says() {
+    let answer = |first: &str, second: &str| {
+        let body = format!(r#"{{"data":[{{{first}"embedding":[1]}},{{{second}"embedding":[2]}}]}}"#);
+        decode_embeddings(body.as_bytes(), Some(2)).map(|answer| answer.vectors)
+    };
+    let (one, two) = (1f32.to_le_bytes().to_vec(), 2f32.to_le_bytes().to_vec());
+    for (first, second) in [
+        (r#""index":1,"#, r#""index":0,"#),
+        (r#""index":"1","#, r#""index":"0","#),
+        (r#""index":1.0,"#, "\"index\":0.0,"),
+    ] {
+        assert_eq!(answer(first, second), Ok(vec![two.clone(), one.clone()]), "{first}");
+    }
+    assert_eq!(answer("", r#""index":null,"#), Ok(vec![one, two]));
+    for index in ["-1", "0.5", r#""a""#, "{}"] {
+        assert!(answer("", &format!(r#""index":{index},"#)).is_err(), "{index}");
+    }
+}
+
+#[test]
 fn parts_that_the_endpoint_takes_are_written_as_the_client_wrote_them() {
     let parts = r#"{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio","input_audio":{"data":"QQ==","format":"mp3"}}]}"#;
     let request = format!(r#"{{"model":"m","input":[{parts},"a"]}}"#);

@@ -1,6 +1,6 @@
 //! One attempt at one endpoint for embeddings.
 
-use super::document::floats;
+use super::document::{floats, written_bytes};
 use crate::attempt::{begin_call, exchange, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
@@ -117,8 +117,12 @@ impl EmbeddingAttempt<'_> {
         entry.told(usage_of(&vectors));
         let vectors = self.checked(vectors)?;
         drop(body);
-        let length = vectors.vectors.iter().map(Vec::len).sum();
-        memory.cover(length).map_err(|_| AttemptFailure::read(ReadError::OutOfMemory, status, true))?;
+        // The vectors, and the body that is made of them.
+        let length: usize = vectors.vectors.iter().map(Vec::len).sum();
+        let written = written_bytes(&vectors, self.request.encoding_format);
+        memory
+            .cover(length + written)
+            .map_err(|_| AttemptFailure::read(ReadError::OutOfMemory, status, true))?;
         instance.close().await;
         Ok(Received { vectors, memory })
     }

@@ -42,8 +42,8 @@ impl Serialize for Embedding<'_> {
     }
 }
 
-/// About as many bytes of JSON stand for a number of a vector.
-const FLOAT_BYTES: usize = 12;
+/// At most about as many bytes of JSON stand for a number of a vector, with its comma.
+const FLOAT_BYTES: usize = 14;
 /// About as many bytes has a body without vectors.
 const FRAME_BYTES: usize = 1024;
 
@@ -84,7 +84,7 @@ impl EmbeddingsAnswer {
     pub(super) fn body(self, format: EncodingFormat) -> Result<Bytes, serde_json::Error> {
         let Self { id, model, vectors: embeddings, cost, is_byok, metadata } = self;
         let (id, model) = (id.as_str(), model.as_str());
-        let length: usize = embeddings.vectors.iter().map(Vec::len).sum();
+        let length = written_bytes(&embeddings, format);
         let data = embeddings
             .vectors
             .iter()
@@ -111,13 +111,18 @@ impl EmbeddingsAnswer {
         let metadata = metadata.into_iter().collect();
         let body = EmbeddingsDocument { object: "list", id, model, data, usage, metadata };
         // Grown in steps, a body of many floats would be copied several times.
-        let vectors = match format {
-            EncodingFormat::Base64 => length.div_ceil(3) * 4,
-            EncodingFormat::Float => length / size_of::<f32>() * FLOAT_BYTES,
-        };
-        let mut json = Vec::with_capacity(FRAME_BYTES + vectors);
+        let mut json = Vec::with_capacity(FRAME_BYTES + length);
         serde_json::to_writer(&mut json, &body)?;
         Ok(Bytes::from(json))
+    }
+}
+
+/// About as many bytes have these vectors as JSON.
+pub(super) fn written_bytes(embeddings: &Embeddings, format: EncodingFormat) -> usize {
+    let length: usize = embeddings.vectors.iter().map(Vec::len).sum();
+    match format {
+        EncodingFormat::Base64 => length.div_ceil(3) * 4,
+        EncodingFormat::Float => length / size_of::<f32>() * FLOAT_BYTES,
     }
 }
 

@@ -5,14 +5,17 @@
 mod document;
 mod input;
 
+use std::time::Duration;
+
 use cofferdam_store::{
-    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey, Pending,
-    QueuePermit, Store, WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey,
+    Pending, QueuePermit, Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use input::{CreateKeyBody, Patch};
+use tokio::time::sleep;
 
 use super::inference::plain_body;
 use super::query::{PageWindow, flag};
@@ -30,6 +33,10 @@ pub(crate) const CONSOLE_KEY: &str = "console";
 const KEYS_MAX: usize = 10_000;
 /// Inference keys in one workspace, with revoked keys, which stay in the store.
 const KEYS_KEPT_MAX: usize = 10 * KEYS_MAX;
+/// How often a change of limits is tried that meets other ones of the same key.
+const CHANGE_TRIES: u32 = 5;
+/// The pause between two of these tries.
+const CHANGE_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum length of a body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
@@ -132,21 +139,31 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         let mut share = call.app.bodies.share(call.principal.key().id);
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
-    let store = &call.app.store;
-    // Reading the body took time, so the change is applied to the key as it is now.
-    let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
-    let limits = if wanted.changes_limits() {
-        let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
-        let to = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
-        Some(LimitsChange { from: now.key().limits, to })
-    } else {
-        None
+    let (store, id) = (&call.app.store, key.id);
+    let mut tries = 1..CHANGE_TRIES;
+    let changed = loop {
+        let limits = limits_change(store, id, &wanted).await?;
+        let Patch { name, disabled, .. } = &wanted;
+        let change = KeyChange { name: name.clone().map(Some), disabled: *disabled, limits };
+        match store_wait::commit(store, |place| store.set_key_at(place, actor(call), id, change)).await {
+            // With a database, this host learns of a change by another one a moment later.
+            Err(Error::LimitsChanged) if tries.next().is_some() => sleep(CHANGE_PAUSE).await,
+            changed => break changed.map_err(failed)?,
+        }
     };
-    let Patch { name, disabled, .. } = wanted;
-    let change = KeyChange { name: name.map(Some), disabled, limits };
-    let id = key.id;
-    let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
     shown(store, &changed).await
+}
+
+/// The change of a key's limits that a request asks for, from the limits that the key has now.
+async fn limits_change(store: &Store, id: KeyId, wanted: &Patch) -> Result<Option<LimitsChange>, Fault> {
+    if !wanted.changes_limits() {
+        return Ok(None);
+    }
+    let now = store.key(id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
+    let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
+    let to = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
+    let from = (!wanted.sets_all_of_limit()).then_some(now.key().limits);
+    Ok(Some(LimitsChange { from, to }))
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
@@ -158,22 +175,25 @@ async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>,
 
 /// Makes a change and waits until it is durable.
 async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
-    store_wait::commit(store, change).await.map_err(|error| {
-        let fault = match error {
-            // The key, or its owner, was deleted after it was looked up.
-            Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
-            Error::NoSpace => return Fault::StoreFull,
-            Error::Busy | Error::NoContact | Error::LimitsChanged => return Fault::Busy,
-            Error::AlreadyExpired => {
-                return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
-            }
-            Error::TimedOut => return Fault::OutcomeUnknown,
-            Error::WriteFailed => Fault::OutcomeUnknown,
-            _ => Fault::Internal,
-        };
-        tracing::error!(%error, "a key could not be changed");
-        fault
-    })
+    store_wait::commit(store, change).await.map_err(failed)
+}
+
+/// The fault for a change that was not made, or may not have been made.
+fn failed(error: Error) -> Fault {
+    let fault = match error {
+        // The key, or its owner, was deleted after it was looked up.
+        Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
+        Error::NoSpace => return Fault::StoreFull,
+        Error::Busy | Error::NoContact | Error::LimitsChanged => return Fault::Busy,
+        Error::AlreadyExpired => {
+            return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
+        }
+        Error::TimedOut => return Fault::OutcomeUnknown,
+        Error::WriteFailed => Fault::OutcomeUnknown,
+        _ => Fault::Internal,
+    };
+    tracing::error!(%error, "a key could not be changed");
+    fault
 }
 
 /// The key with this id, if the caller manages it. A malformed id is reported as not found.

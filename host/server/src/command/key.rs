@@ -190,7 +190,7 @@ async fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcom
 async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     let found = store.find_key(&wanted.id).await?;
     let before = found.key();
-    let limits = LimitsChange { from: before.limits, to: wanted.change(before.limits) };
+    let limits = LimitsChange { from: Some(before.limits), to: wanted.change(before.limits) };
     let change = KeyChange { limits: Some(limits), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));

@@ -268,7 +268,7 @@ pub enum FailureCause {
     NotFound,
     /// The name is taken, or several things have it.
     Conflict,
-    /// The store takes no changes now; nothing was changed.
+    /// The store takes no changes now, or another change came first; nothing was changed.
     Unavailable,
     /// The change may or may not be durable.
     OutcomeUnknown,
@@ -288,14 +288,14 @@ impl FailureCause {
             | E::NotWritable
             | E::Closed
             | E::NoRootKey
-            | E::OtherRootKey { .. } => Self::Unavailable,
+            | E::OtherRootKey { .. }
+            | E::LimitsChanged => Self::Unavailable,
             E::TimedOut | E::WriteFailed => Self::OutcomeUnknown,
             E::Damaged | E::Random(_) | E::Engine(_) => Self::Broken,
             E::OtherWorkspace { .. }
             | E::OwnerStays
             | E::AlreadyExpired
             | E::KeyRevoked
-            | E::LimitsChanged
             | E::TooMuchCredit
             | E::Quota(_)
             | E::Unbound => Self::Refused,

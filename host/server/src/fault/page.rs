@@ -101,7 +101,7 @@ fn advice(fault: &Fault, in_vault: bool) -> Advice {
         Fault::BodyTooLarge => Advice("The body is too long", CLIENT, NO),
         Fault::BodyTimedOut => Advice("The body did not arrive in time (`timeouts.body_*`)", CLIENT, "yes"),
         Fault::Busy => Advice(
-            "Request bodies take all the memory they may have, memory is short, the store has no place in its queue, or the host has no contact with its database",
+            "Request bodies take all the memory they may have, memory is short, the store has no place in its queue, the host has no contact with its database, or the limits of a key were changed by several requests at once",
             OPERATOR,
             LATER,
         ),

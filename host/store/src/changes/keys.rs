@@ -70,8 +70,8 @@ pub struct KeyChange {
 #[derive(Clone, Copy, Debug)]
 pub struct LimitsChange {
     /// The limits that the new ones were made from. A key that has other limits by now is not changed, so that
-    /// of two changes at the same time none is lost.
-    pub from: SpendLimits,
+    /// of two changes at the same time none is lost. `None` for limits that do not depend on the former ones.
+    pub from: Option<SpendLimits>,
     /// The new limits.
     pub to: SpendLimits,
 }
@@ -148,7 +148,7 @@ impl WriteBatch {
         if stored.key.revoked_at_ms.is_some() {
             return Err(Error::KeyRevoked.into());
         }
-        if change.limits.is_some_and(|limits| limits.from != stored.key.limits) {
+        if change.limits.and_then(|limits| limits.from).is_some_and(|from| from != stored.key.limits) {
             return Err(Error::LimitsChanged.into());
         }
         let renamed = change.name.as_ref().is_some_and(|name| *name != stored.key.name);

@@ -203,7 +203,7 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     let spend = store.key_spend(limited).now().unwrap();
     assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
     assert_eq!(spend.tightest(&limits), Some((SpendWindow::Month, 0)));
-    let change = LimitsChange { from: limits, to: limits.with(SpendWindow::Month, Some(26)) };
+    let change = LimitsChange { from: Some(limits), to: limits.with(SpendWindow::Month, Some(26)) };
     let change = || KeyChange { limits: Some(change), ..KeyChange::default() };
     store.set_key(OPERATOR, limited, change()).unwrap();
     // The key has other limits now than this change was made from.

@@ -92,6 +92,11 @@ impl Patch {
         self.limit.is_some() || self.reset.is_some()
     }
 
+    /// Whether the new limits do not depend on those that the key has.
+    pub(super) fn sets_all_of_limit(&self) -> bool {
+        self.limit.is_some() && self.reset.is_some()
+    }
+
     /// The new limits of the key, where they [change](Self::changes_limits). The API shows and sets a single limit; amount or
     /// reset period keeps the value the key shows where the request leaves it out.
     ///

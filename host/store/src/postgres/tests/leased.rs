@@ -140,7 +140,7 @@ fn a_limit_that_was_lowered_is_not_overdrawn_out_of_a_slice() {
     leased.with_slice(100);
     let [host, other] = &leased.two.hosts;
     let total = |limit_pico| SpendLimits::default().with(SpendWindow::Total, Some(limit_pico));
-    let limits = LimitsChange { from: total(1_000), to: total(50) };
+    let limits = LimitsChange { from: Some(total(1_000)), to: total(50) };
     let change = KeyChange { limits: Some(limits), ..KeyChange::default() };
     other.set_key(OPERATOR, leased.two.key, change).unwrap();
     let first = leased.two.pledge(host, "r_second", 50).unwrap();
