@@ -176,6 +176,23 @@ async fn limit_and_reset_period_can_be_changed_together_or_alone() {
     assert_eq!((answer.status, answer.message()), (400, "limit_reset must be null without a limit"));
 }
 
+#[tokio::test]
+async fn two_changes_of_one_limit_at_the_same_time_are_both_made() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let (id, _) = manager.created("a").await;
+    for round in 1..=10 {
+        let reset = if round % 2 == 0 { "daily" } else { "weekly" };
+        let first = json!({"limit": 1, "limit_reset": "monthly"});
+        assert_eq!(manager.patch(&id, &first).await.status, 200);
+        let (amount, period) = (json!({"limit": 1 + round}), json!({"limit_reset": reset}));
+        let (amount, period) = tokio::join!(manager.patch(&id, &amount), manager.patch(&id, &period));
+        assert_eq!((amount.status, period.status), (200, 200), "{}{}", amount.text, period.text);
+        let data = &manager.0.get(&format!("/keys/{id}")).await.body["data"];
+        assert_eq!((&data["limit"], &data["limit_reset"]), (&json!(1 + round), &json!(reset)), "{round}");
+    }
+}
+
 /// Keys that a provisioning key does not manage are not found, whatever the reason.
 #[tokio::test]
 async fn provisioning_key_manages_only_inference_keys_of_its_workspace() {
