@@ -161,9 +161,7 @@ async fn limits_change(store: &Store, id: KeyId, wanted: &Patch) -> Result<Optio
     }
     let now = store.key(id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
     let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
-    let to = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
-    let from = (!wanted.sets_all_of_limit()).then_some(now.key().limits);
-    Ok(Some(LimitsChange { from, to }))
+    wanted.limits(&spend, now.key()).map(Some).map_err(Fault::Flawed)
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use cofferdam_store::{
-    ApiKey, Dollars, DollarsError, InternId, KeySpend, MemberId, Name, SpendLimits, SpendWindow,
+    ApiKey, Dollars, DollarsError, InternId, KeySpend, LimitsChange, MemberId, Name, SpendLimits, SpendWindow,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -92,23 +92,21 @@ impl Patch {
         self.limit.is_some() || self.reset.is_some()
     }
 
-    /// Whether the new limits do not depend on those that the key has.
-    pub(super) fn sets_all_of_limit(&self) -> bool {
-        self.limit.is_some() && self.reset.is_some()
-    }
-
     /// The new limits of the key, where they [change](Self::changes_limits). The API shows and sets a single limit; amount or
     /// reset period keeps the value the key shows where the request leaves it out.
     ///
     /// # Errors
     ///
     /// A reset period without a limit.
-    pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<SpendLimits, FieldError> {
+    pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<LimitsChange, FieldError> {
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
         // Without a limit there is nothing to reset.
         let kept = if limit.is_some() { shown } else { None };
-        limits(limit, self.reset.or(kept).unwrap_or(SpendWindow::Total))
+        let to = limits(limit, self.reset.or(kept).unwrap_or(SpendWindow::Total))?;
+        // Amount and reset period together do not depend on the limits that the key has.
+        let from = (self.limit.is_none() || self.reset.is_none()).then_some(key.limits);
+        Ok(LimitsChange { from, to })
     }
 }
 
