@@ -35,6 +35,7 @@ def main():
     options.add_argument("--bench", type=Path, default=Path("target/release/cofferdam-bench"))
     options.add_argument("--connections", type=int, nargs="+", default=[16, 64])
     options.add_argument("--requests", type=int, default=500, help="how many are counted")
+    options.add_argument("--settings", default="", help="more of cofferdam.toml, such as '[server]\\nrecorder = 0'")
     options.add_argument("--folder", type=Path, default=Path("target/callgrind"))
     run(options.parse_args())
 
@@ -55,7 +56,7 @@ def run(options):
         stdout=subprocess.PIPE,
     )
     try:
-        (site / "cofferdam.toml").write_text(config(json.loads(upstream.stdout.readline())["plain"]))
+        (site / "cofferdam.toml").write_text(config(json.loads(upstream.stdout.readline())["plain"], options.settings))
         with Host(program, site, []) as host:
             key = host.banner["key"]
         compile_all(program, site)
@@ -70,8 +71,8 @@ def run(options):
         upstream.kill()
 
 
-def config(port):
-    text = "[egress]\nallow_plaintext_loopback = true\n"
+def config(port, settings):
+    text = settings.replace("\\n", "\n") + "\n[egress]\nallow_plaintext_loopback = true\n"
     for name in ("a", "b"):
         text += (
             f'[[providers]]\nname = "{name}"\nadapter = "openai-responses"\nkey = "env:BENCH_KEY"\n'

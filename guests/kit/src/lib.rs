@@ -5,6 +5,9 @@
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
 
+#[cfg(any(target_family = "wasm", test))]
+#[allow(unsafe_code, reason = "an allocator hands out memory by its address")]
+mod allocator;
 #[allow(unsafe_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
 pub mod bindings;
 mod constructors;
