@@ -1,9 +1,15 @@
-//! The allocator of the components. A call makes some hundred small allocations and frees them again. Small blocks are
-//! kept in lists by their size, so to allocate or free one takes about ten instructions, a tenth of what the allocator of
-//! the standard library takes. That one gives the larger blocks, and the memory of the small ones.
+//! The allocator of components that are called for every request. A call makes some hundred small allocations and frees
+//! them again. Small blocks are kept in lists by their size, so to allocate or free one takes about ten instructions, a
+//! tenth of what the allocator of the standard library takes. Larger blocks, and the chunks that small blocks are made
+//! of, come from the standard library's allocator.
 //!
-//! The memory of small blocks is used again for blocks of the same size only. So a component holds, for each size, as
-//! much memory as it used of that size at one time.
+//! The memory of small blocks is used again for blocks of the same size only. So a component holds the sum of what it
+//! used of each size at one time, and one that works in phases on long documents needs less with the standard library's
+//! allocator.
+//!
+//! The C library frees lists that it gets from WASI, such as the variables of the environment, with its own `free`, but
+//! they are made by this allocator. So a component with this allocator must get no variables, arguments and folders,
+//! as is so in this host, and must contain no C code that asks WASI for random bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -29,7 +35,7 @@ struct FreeBlock {
 pub(crate) struct Allocator {
     /// The free blocks, by their size in steps. No block has the size 0.
     free: [Cell<*mut FreeBlock>; SMALL_BYTES_MAX / STEP_BYTES + 1],
-    /// Where the part of the last chunk begins of which no block was made yet.
+    /// The unused end of the last chunk.
     rest: Cell<*mut u8>,
     rest_bytes: Cell<usize>,
 }
@@ -45,11 +51,11 @@ impl Allocator {
         if layout.align() > STEP_BYTES { None } else { self.free.get(layout.size().div_ceil(STEP_BYTES)) }
     }
 
-    /// Makes a block of memory that no block was made of. Null if there is none.
+    /// Makes a small block of unused memory. Null if there is none.
     ///
     /// # Safety
     ///
-    /// `bytes` is the size of a small block.
+    /// `bytes` is the size of a small block and not 0.
     #[cold]
     unsafe fn make(&self, bytes: usize) -> *mut u8 {
         let bytes = bytes.next_multiple_of(STEP_BYTES);
@@ -157,8 +163,11 @@ unsafe impl GlobalAlloc for Allocator {
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
 
+#[cfg(all(target_family = "wasm", target_feature = "atomics"))]
+compile_error!("the allocator is for components with one thread");
+
 // SAFETY: a component has one thread, because the host refuses threads and shared memory.
-#[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
+#[cfg(target_family = "wasm")]
 unsafe impl Sync for Allocator {}
 
 #[cfg(test)]
@@ -234,7 +243,7 @@ mod tests {
             let allocator = Allocator::new();
             let mut blocks: Vec<Block> = Vec::new();
             for (number, action) in actions.into_iter().enumerate() {
-                let fill = number as u8 | 1;
+                let fill = (number % 255) as u8 + 1;
                 match action {
                     Action::Allocate { layout, zeroed } => blocks.push(allocate(&allocator, layout, zeroed, fill)),
                     Action::Resize { block, bytes } if !blocks.is_empty() => {
@@ -275,5 +284,23 @@ mod tests {
         let second = allocate(&allocator, Layout::from_size_align(112, 16).expect("a layout"), false, 2);
         assert_eq!(second.start.addr(), address);
         free(&allocator, second);
+    }
+
+    #[test]
+    fn the_end_of_a_chunk_becomes_a_block() {
+        let allocator = Allocator::new();
+        let make = |size| {
+            let block = allocate(&allocator, Layout::from_size_align(size, 16).expect("a layout"), false, 1);
+            block.start.addr()
+        };
+        let first = make(1_024);
+        for _ in 0..6 {
+            make(1_024);
+        }
+        // 1,024 bytes of the chunk are left; then 24, which is less than two steps.
+        let last = make(1_008);
+        assert_eq!(last, first + 7 * 1_024);
+        make(1_024);
+        assert_eq!(make(16), last + 1_008);
     }
 }

@@ -5,7 +5,7 @@
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
 
-#[cfg(any(target_family = "wasm", test))]
+#[cfg(any(test, all(target_family = "wasm", feature = "allocator")))]
 #[allow(unsafe_code, reason = "an allocator hands out memory by its address")]
 mod allocator;
 #[allow(unsafe_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]

@@ -130,7 +130,8 @@ pub(crate) fn store(
     store
 }
 
-/// WASI without any access: no files, environment, arguments or network.
+/// WASI without any access: no files, environment, arguments or network. Components with the allocator of `guests/kit`
+/// rely on empty lists of folders, variables and arguments.
 fn wasi(log: &GuestLog, clock: &GuestClock, inputs: Option<&Arc<dyn GuestInputs>>) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
     let mut wasi = WasiCtxBuilder::new();
