@@ -98,11 +98,10 @@ linear count="1000":
     cargo build --package cofferdam-engine --example linear --locked
     host/engine/examples/linear.sh "${CARGO_TARGET_DIR:-target}/debug/examples/linear" {{count}}
 
-# The instructions and cache misses of a whole answer, counted by callgrind in a model of the caches. The first run
-# compiles the plugins under valgrind, which takes ten minutes.
-bench-callgrind program="target/dist/cofferdam" *arguments:
-    cargo build --release --locked --package cofferdam-bench
-    python3 tests/bench/callgrind.py "{{program}}" --bench "${CARGO_TARGET_DIR:-target}/release/cofferdam-bench" {{arguments}}
+# The instructions and cache misses of a whole answer, counted by valgrind in a model of the caches. The first run after
+# a change of the plugins compiles them under valgrind, which takes minutes.
+bench-callgrind *arguments:
+    cargo run --release --locked --package cofferdam-bench -- callgrind {{arguments}}
 
 # Processor time, latency, start and memory of target/dist/cofferdam beside nginx. docs/performance.md explains it.
 bench *arguments:

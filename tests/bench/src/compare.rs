@@ -20,7 +20,10 @@ pub(crate) struct CompareOptions {
     /// A build of the program as NAME=PATH, several times for several builds
     #[arg(long = "program", default_value = "dist=target/dist/cofferdam")]
     programs: Vec<Build>,
-    /// How often each server is loaded with each scene
+    /// Processes of each build, which are loaded in turn. Two processes of one build differ by several percent
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    processes: u32,
+    /// How often each process of a build is loaded with each scene
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
     /// How long each burst lasts
@@ -63,7 +66,22 @@ struct Figure {
     of: fn(&Sample) -> f64,
 }
 
-/// A server under load.
+/// A server of the table.
+struct Server {
+    name: String,
+    /// At least one.
+    processes: Vec<Loaded>,
+    is_proxy: bool,
+}
+
+impl Server {
+    /// The process that is loaded in this round. Processes take turns.
+    fn in_round(&self, round: usize) -> Option<&Loaded> {
+        self.processes.get(round % self.processes.len())
+    }
+}
+
+/// A process, or those of the proxy, under load.
 pub(crate) struct Loaded {
     name: String,
     address: SocketAddr,
@@ -104,34 +122,62 @@ impl Loaded {
 /// All servers of a run. They end when this is dropped.
 struct Servers {
     _nginx: Option<Nginx>,
+    /// Those of one build after those of another.
     programs: Vec<Program>,
-    loaded: Vec<Loaded>,
+    servers: Vec<Server>,
 }
 
 impl Servers {
-    async fn start(site: &Site, builds: &[Build]) -> anyhow::Result<Self> {
+    async fn start(site: &Site, builds: &[Build], processes: u32) -> anyhow::Result<Self> {
         let config = site.config("", &SCRIPTS.map(ModelScript::new));
         let nginx = site.nginx().await?;
-        let mut programs: Vec<Program> = Vec::new();
+        let mut servers: Vec<Server> = nginx.iter().map(Server::from).collect();
+        let mut programs = Vec::new();
         for build in builds {
-            if programs.iter().any(|program| program.name == build.name) {
-                bail!("--program: two builds are called {}", build.name);
-            }
-            programs.push(Program::start(build, site, &config).await?);
+            let started = Self::start_build(site, build, processes, &config, &programs).await?;
+            let (name, processes) = (build.name.clone(), started.iter().map(Loaded::from).collect());
+            servers.push(Server { name, processes, is_proxy: false });
+            programs.extend(started);
         }
-        let proxy = nginx.iter().map(|nginx| Loaded {
-            name: "nginx".to_owned(),
+        Ok(Self { servers, _nginx: nginx, programs })
+    }
+
+    /// Starts the processes of one build, beside those of other ones.
+    async fn start_build(
+        site: &Site,
+        build: &Build,
+        processes: u32,
+        config: &str,
+        others: &[Program],
+    ) -> anyhow::Result<Vec<Program>> {
+        let mut started = Vec::new();
+        for number in 1..=processes {
+            let name = if number == 1 { build.name.clone() } else { format!("{}-{number}", build.name) };
+            if name == "nginx" || others.iter().any(|program| program.name == name) {
+                bail!("--program: two servers are called {name}");
+            }
+            started.push(Program::start(&Build { name, ..build.clone() }, site, config).await?);
+        }
+        Ok(started)
+    }
+
+    fn resident(&self) -> anyhow::Result<Vec<Vec<f64>>> {
+        let mebibytes = |loaded: &Loaded| Ok(loaded.processes.resident()? as f64 / 1_024.0);
+        self.servers.iter().map(|server| server.processes.iter().map(mebibytes).collect()).collect()
+    }
+}
+
+impl From<&Nginx> for Server {
+    fn from(nginx: &Nginx) -> Self {
+        let name = "nginx".to_owned();
+        let loaded = Loaded {
+            name: name.clone(),
             address: nginx.address,
             key: "sk-bench".to_owned(),
             processes: nginx.processes.clone(),
             is_proxy: true,
-        });
-        let builds = programs.iter().map(Loaded::from);
-        Ok(Self { loaded: proxy.chain(builds).collect(), _nginx: nginx, programs })
-    }
-
-    fn resident(&self) -> anyhow::Result<Vec<Vec<f64>>> {
-        self.loaded.iter().map(|server| Ok(vec![server.processes.resident()? as f64 / 1_024.0])).collect()
+        };
+        Self { name, processes: vec![loaded], is_proxy: true }
     }
 }
 
@@ -142,27 +188,28 @@ pub(crate) async fn run(options: &CompareOptions) -> anyhow::Result<()> {
     }
     let during = Duration::from_secs_f64(options.secs);
     let site = Site::start().await?;
-    let servers = Servers::start(&site, &options.programs).await?;
+    let servers = Servers::start(&site, &options.programs, options.processes).await?;
+    let rounds = options.rounds.saturating_mul(options.processes);
     let consoles = Consoles::open(&servers.programs, options.consoles).await?;
     let is_chosen =
         |name: &str| options.scenes.is_empty() || options.scenes.iter().any(|chosen| chosen == name);
     let mut rows = vec![memory_row("resident memory before the load", Some(35.0), servers.resident()?)];
     for scene in &scenes {
-        rows.extend(measure(scene, &servers.loaded, options.rounds, during).await?);
+        rows.extend(measure(scene, &servers.servers, rounds, during).await?);
     }
     if is_chosen(PROMPTS) {
-        rows.extend(prompts(&servers.loaded, options.rounds, during).await?);
+        rows.extend(prompts(&servers.servers, rounds, during).await?);
     }
     drop(consoles);
     rows.push(memory_row("resident memory after the load", Some(60.0), servers.resident()?));
     let mut table = Table {
-        servers: servers.loaded.iter().map(|server| server.name.clone()).collect(),
-        has_proxy: servers.loaded.first().is_some_and(|server| server.is_proxy),
+        servers: servers.servers.iter().map(|server| server.name.clone()).collect(),
+        has_proxy: servers.servers.first().is_some_and(|server| server.is_proxy),
         rows,
     };
     if is_chosen(START) {
         let offset = usize::from(table.has_proxy);
-        table.rows.extend(starts(servers.programs, &options.programs, offset, options.rounds).await?);
+        table.rows.extend(starts(servers.programs, options, offset).await?);
     }
     table.publish(options.json.as_deref())
 }
@@ -174,17 +221,17 @@ fn memory_row(title: &str, target: Option<f64>, samples: Vec<Vec<f64>>) -> Table
 /// The samples of each server. Where the scene cannot be asked of a server, it has none.
 async fn sampled(
     scene: &Scene,
-    servers: &[Loaded],
+    servers: &[Server],
     rounds: u32,
     during: Duration,
 ) -> anyhow::Result<Vec<Vec<Sample>>> {
     let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
+    for round in 0..rounds as usize {
         for (server, samples) in servers.iter().zip(&mut samples) {
-            if server.is_proxy && !scene.is_proxied {
-                continue;
+            let asked = scene.is_proxied || !server.is_proxy;
+            if let Some(process) = server.in_round(round).filter(|_| asked) {
+                samples.push(process.burst(scene, during).await?);
             }
-            samples.push(server.burst(scene, during).await?);
         }
     }
     Ok(samples)
@@ -192,7 +239,7 @@ async fn sampled(
 
 async fn measure(
     scene: &Scene,
-    servers: &[Loaded],
+    servers: &[Server],
     rounds: u32,
     during: Duration,
 ) -> anyhow::Result<Vec<TableRow>> {
@@ -226,7 +273,8 @@ pub(crate) fn chosen(names: &[String], besides: &[&'static str]) -> anyhow::Resu
     Ok(scenes)
 }
 
-const OUTPUT: &[u8] = b"lorem";
+/// What every whole answer contains.
+pub(crate) const OUTPUT: &[u8] = b"lorem";
 const VECTOR: &[u8] = b"embedding";
 /// A stream whose second event comes 4 ms after the first one, so that nothing else arrives with that.
 const PACED: &str = "paced-3-4";
@@ -332,7 +380,7 @@ fn first_event() -> Figure {
 }
 
 /// What a prompt of each size costs beyond one of the first size, for each byte.
-async fn prompts(servers: &[Loaded], rounds: u32, during: Duration) -> anyhow::Result<Vec<TableRow>> {
+async fn prompts(servers: &[Server], rounds: u32, during: Duration) -> anyhow::Result<Vec<TableRow>> {
     let scene = |bytes, connections| Scene {
         name: PROMPTS,
         script: "whole",
@@ -386,30 +434,31 @@ fn micros(duration: Duration) -> f64 {
 /// The time from starting a program to its first answer, with its plugins compiled before and without.
 async fn starts(
     programs: Vec<Program>,
-    builds: &[Build],
+    options: &CompareOptions,
     offset: usize,
-    rounds: u32,
 ) -> anyhow::Result<Vec<TableRow>> {
     let row = |title: &str, target| TableRow {
         title: title.to_owned(),
         unit: "ms",
         against: Against::Nothing,
         target: Some(target),
-        samples: vec![Vec::new(); offset + builds.len()],
+        samples: vec![Vec::new(); offset + options.programs.len()],
     };
     let mut warm = row("start to first answer, plugins compiled before", 100.0);
     let mut cold = row("start to first answer, nothing compiled before", 1_500.0);
+    let processes = options.processes as usize;
+    let builds = options.programs.iter().enumerate().flat_map(|build| std::iter::repeat_n(build, processes));
     let mut stopped = Vec::new();
-    for (program, build) in programs.into_iter().zip(builds) {
-        stopped.push((program.folder().to_owned(), program.key.clone(), build));
+    for (program, (place, build)) in programs.into_iter().zip(builds) {
+        stopped.push((place, program.folder().to_owned(), program.key.clone(), build));
         program.end().await?;
     }
-    for round in 0..rounds {
-        for (place, (folder, key, build)) in stopped.iter().enumerate() {
+    for round in 0..options.rounds {
+        for (place, folder, key, build) in &stopped {
             let (full, empty) = (folder.join("data/cache"), folder.join(format!("empty-{round}")));
             for (row, cache) in [(&mut warm, full), (&mut cold, empty)] {
                 let millis = start(build, folder, key, &cache).await?;
-                row.samples.get_mut(offset + place).into_iter().for_each(|samples| samples.push(millis));
+                row.samples.get_mut(offset + *place).into_iter().for_each(|samples| samples.push(millis));
             }
         }
     }

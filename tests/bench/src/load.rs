@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -89,11 +90,27 @@ impl OpenConnections {
 
     /// Each connection sends these requests one after the other, again and again.
     pub(crate) async fn load_with(self, requests: &[LoadRequest], during: Duration) -> anyhow::Result<Burst> {
+        let until = Instant::now() + during;
+        self.load_while(requests, move || Instant::now() < until).await
+    }
+
+    /// Sends the request so often, on all connections together. A failed request is an error.
+    pub(crate) async fn load_count(self, request: &LoadRequest, count: usize) -> anyhow::Result<Burst> {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let is_one_left = move || begun.fetch_add(1, Ordering::Relaxed) < count;
+        self.load_while(std::slice::from_ref(request), is_one_left).await?.checked()
+    }
+
+    async fn load_while(
+        self,
+        requests: &[LoadRequest],
+        goes_on: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> anyhow::Result<Burst> {
         let requests: Arc<[LoadRequest]> = requests.into();
         let begun = Instant::now();
         let mut tasks = JoinSet::new();
         for connection in self.0 {
-            tasks.spawn(repeat(connection, Arc::clone(&requests), begun + during));
+            tasks.spawn(repeat(connection, Arc::clone(&requests), goes_on.clone()));
         }
         let mut burst = Burst::default();
         while let Some(ended) = tasks.join_next().await {
@@ -106,10 +123,14 @@ impl OpenConnections {
     }
 }
 
-async fn repeat(mut connection: Connection, requests: Arc<[LoadRequest]>, until: Instant) -> Burst {
+async fn repeat(
+    mut connection: Connection,
+    requests: Arc<[LoadRequest]>,
+    goes_on: impl Fn() -> bool,
+) -> Burst {
     let mut burst = Burst::default();
     for request in requests.iter().cycle() {
-        if Instant::now() >= until {
+        if !goes_on() {
             break;
         }
         match connection.ask(request).await {

@@ -2,6 +2,7 @@
 //! explains the figures.
 #![expect(clippy::print_stdout, reason = "results go to standard output")]
 
+mod callgrind;
 mod compare;
 mod density;
 mod growth;
@@ -40,6 +41,8 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Count instructions and cache misses of a whole answer with valgrind, in a model of the caches
+    Callgrind(callgrind::CallgrindOptions),
     /// Load builds of the program and nginx in turn, and print a table
     Compare(compare::CompareOptions),
     /// Hold many paced streams open, and measure failures, memory and delays
@@ -79,6 +82,7 @@ fn run(action: Action) -> anyhow::Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         match action {
+            Action::Callgrind(options) => callgrind::run(&options).await,
             Action::Compare(options) => compare::run(&options).await,
             Action::Density(options) => density::run(&options).await,
             Action::Growth(options) => growth::run(&options).await,

@@ -255,8 +255,19 @@ impl Program {
         key: &str,
         variables: &[(&str, &Path)],
     ) -> anyhow::Result<Self> {
+        Self::start_under(&[], build, folder, key, variables).await
+    }
+
+    /// The same, run by a tool such as `valgrind`.
+    pub(crate) async fn start_under(
+        tool: &[String],
+        build: &Build,
+        folder: &Path,
+        key: &str,
+        variables: &[(&str, &Path)],
+    ) -> anyhow::Result<Self> {
         let log = std::fs::File::options().append(true).create(true).open(folder.join("log"))?;
-        let mut child = command(&build.path, folder)
+        let mut child = command_under(tool, &build.path, folder)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .env("BENCH_KEY", "sk-bench")
             .envs(variables.iter().copied())
@@ -300,7 +311,11 @@ impl Program {
     }
 
     pub(crate) async fn until_compiled(&self) -> anyhow::Result<()> {
-        let until = Instant::now() + PATIENCE;
+        self.until_compiled_within(PATIENCE).await
+    }
+
+    pub(crate) async fn until_compiled_within(&self, patience: Duration) -> anyhow::Result<()> {
+        let until = Instant::now() + patience;
         loop {
             let listed = self.command(&["plugin", "list"]).await?;
             let states =
@@ -345,8 +360,13 @@ impl Program {
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = self.child.id().and_then(pid).with_context(|| format!("{} has ended", self.name))?;
+        let pid = pid(self.id()?).with_context(|| format!("{} has an invalid id", self.name))?;
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// The id of the process.
+    pub(crate) fn id(&self) -> anyhow::Result<u32> {
+        self.child.id().with_context(|| format!("{} has ended", self.name))
     }
 
     /// Ends it with SIGTERM.
@@ -386,7 +406,18 @@ pub(crate) async fn run_command(
 }
 
 fn command(path: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(path);
+    command_under(&[], path, folder)
+}
+
+fn command_under(tool: &[String], path: &Path, folder: &Path) -> Command {
+    let mut command = match tool {
+        [] => Command::new(path),
+        [program, arguments @ ..] => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(path);
+            command
+        }
+    };
     command.arg("--json").arg("--data").arg(folder.join("data"));
     command.arg("--config").arg(folder.join("cofferdam.toml"));
     // Compiled plugins belong into the data folder of the run.
@@ -409,7 +440,7 @@ async fn first_line(child: &mut Child) -> anyhow::Result<String> {
 
 async fn pause(until: Instant, error: &'static str) -> anyhow::Result<()> {
     if Instant::now() > until {
-        bail!("{error} after {} s", PATIENCE.as_secs());
+        bail!("{error} in time");
     }
     tokio::time::sleep(POLL).await;
     Ok(())
