@@ -28,8 +28,7 @@ pub(crate) struct CallgrindOptions {
     /// How many requests are counted
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
-    /// A line at the beginning of cofferdam.toml, such as 'server.recorder = 0', several times for several lines. The
-    /// table [egress] is already there
+    /// A line at the beginning of cofferdam.toml, such as 'server.recorder = 0', several times for several lines
     #[arg(long = "setting", value_name = "LINE")]
     settings: Vec<String>,
     /// Where compiled plugins are kept for the next run, and callgrind's files of the last one
