@@ -72,9 +72,7 @@ pub(crate) async fn exchange(
     instance.pause();
     let host = endpoint.provider.origin.as_ref().map_or("", Origin::host);
     let facts = [FactName::Host.name(host), FactName::Bytes.number(upstream.body.len() as u64)];
-    // It begins when the guest's call, or the release of a secret, has ended.
-    let begun = scope.timeline.at_last(|moment| moment.begin(StepType::Exchange, &["POST", host], &facts));
-    let step = begun.unwrap_or_default();
+    let step = scope.timeline.begin(StepType::Exchange, &["POST", host], &facts);
     let sent = send(scope, endpoint, upstream, used, deadline).await;
     let status = sent.as_ref().ok().map(|reply| u64::from(reply.status.as_u16()));
     let outcome = sent.as_ref().map_or_else(|failed| failed.failure.kind.as_str(), |_| "ok");

@@ -20,7 +20,7 @@ use crate::request::EmbeddingsRequest;
 use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
-use crate::timeline::{FactName, RequestGuard};
+use crate::timeline::{FactName, RequestGuard, StepType};
 use attempt::{EmbeddingAttempt, Received, usage_of};
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
@@ -66,7 +66,7 @@ impl Engine {
         presence: &Arc<ClientPresence>,
     ) -> Result<Bytes, Refusal> {
         let timeline = guard.timeline();
-        timeline.open_parse();
+        timeline.open(StepType::Parse, &["parse"], &[]);
         let request = aside(body.len(), move || EmbeddingsRequest::parse(&body)).await??;
         timeline.close("ok", &[]);
         guard.asks(&request.model, false);

@@ -32,7 +32,7 @@ use crate::request::{RequestBounds, ResponsesRequest};
 use crate::routing::model_choice::ChosenModels;
 use crate::run::Run;
 use crate::scope::RequestScope;
-use crate::timeline::{RequestGuard, Timeline};
+use crate::timeline::{RequestGuard, StepType, Timeline};
 use crate::upstream::echo::Echo;
 use bytes::Bytes;
 use cofferdam_store::UsageKind;
@@ -84,7 +84,7 @@ impl Engine {
         guard: &RequestGuard,
     ) -> Result<Box<ResponseRun>, Refusal> {
         let timeline = guard.timeline();
-        timeline.open_parse();
+        timeline.open(StepType::Parse, &["parse"], &[]);
         let engine = Arc::clone(self);
         // Boxed because it is large and passed on from step to step.
         let mut request = Box::new(aside(body.len(), move || engine.read(&body)).await??);

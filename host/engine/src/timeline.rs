@@ -49,8 +49,6 @@ struct SharedTimeline {
 struct TimelineState {
     /// `None` after the end of the request.
     record: Option<TimelineRecord>,
-    /// When something was noted last, in microseconds since the request began.
-    noted_us: u64,
     /// Memory for the next one.
     spare: Journal,
     follower: Option<StepSender>,
@@ -90,17 +88,7 @@ impl Timeline {
     pub(crate) fn at_once<T>(&self, note: impl FnOnce(&mut Moment<'_>) -> T) -> Option<T> {
         let shared = self.shared.as_ref()?;
         let now_us = shared.now_us();
-        let mut state = shared.lock();
-        state.noted_us = now_us;
-        Some(note(&mut Moment { state, parent: self.parent(), now_us }))
-    }
-
-    /// The same at the moment of the last note, where only short work without a wait lies between: reading the clock
-    /// costs as much as noting a step.
-    pub(crate) fn at_last<T>(&self, note: impl FnOnce(&mut Moment<'_>) -> T) -> Option<T> {
-        let state = self.shared.as_ref()?.lock();
-        let now_us = state.noted_us;
-        Some(note(&mut Moment { state, parent: self.parent(), now_us }))
+        Some(note(&mut Moment { state: shared.lock(), parent: self.parent(), now_us }))
     }
 
     /// Begins a step. The name consists of `parts`, which must be fixed words and names of the
@@ -125,17 +113,9 @@ impl Timeline {
         self.at_once(|moment| moment.end_call(step, outcome, busy, facts));
     }
 
-    /// Begins the step in which the request is parsed, as [`Timeline::open`] does. It begins with the request.
-    pub(crate) fn open_parse(&self) {
-        self.opens(self.at_last(|moment| moment.begin(StepType::Parse, &["parse"], &[])).unwrap_or_default());
-    }
-
     /// Begins a step of which the following steps are parts, until it is closed.
     pub(crate) fn open(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
-        self.opens(self.begin(step, parts, facts));
-    }
-
-    fn opens(&self, mark: StepMark) {
+        let mark = self.begin(step, parts, facts);
         if mark.0 != 0 {
             self.open.store(mark.0, Ordering::Relaxed);
         }
@@ -149,22 +129,10 @@ impl Timeline {
 
     /// Ends the step that is open, if there is one.
     pub(crate) fn close(&self, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
-        if let Some(step) = self.closes() {
-            self.end(step, outcome, facts);
+        if let Some(n) = self.opened() {
+            self.open.store(self.base, Ordering::Relaxed);
+            self.end(StepMark(n), outcome, facts);
         }
-    }
-
-    /// The same with the last note, as [`Timeline::at_last`] does.
-    pub(crate) fn close_with_last(&self, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
-        if let Some(step) = self.closes() {
-            self.at_last(|moment| moment.end(step, outcome, facts));
-        }
-    }
-
-    fn closes(&self) -> Option<StepMark> {
-        let step = self.opened()?;
-        self.open.store(self.base, Ordering::Relaxed);
-        Some(StepMark(step))
     }
 
     /// Counts bytes that the client was sent.

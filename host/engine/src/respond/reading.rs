@@ -189,7 +189,7 @@ fn close_attempt(timeline: &Timeline, status: Option<u16>, usage: &Usage, outcom
         Outcome::Failed(refusal) => refusal.kind.as_str(),
         _ => "ok",
     };
-    timeline.close_with_last(outcome, &facts);
+    timeline.close(outcome, &facts);
 }
 
 /// Hands events to the assembler. Returns how the turn ends, if it does.

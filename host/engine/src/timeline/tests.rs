@@ -105,24 +105,6 @@ fn a_finished_request_is_a_document_with_its_steps() {
 }
 
 #[test]
-fn a_note_without_a_wait_before_it_has_the_time_of_the_last_one() {
-    let recorder = recorder(1);
-    let guard = begin(&recorder, "a");
-    let timeline = guard.timeline();
-    timeline.open_parse();
-    let call = timeline.begin(StepType::GuestCall, &["router", "route"], &[]);
-    timeline.end(call, "ok", &[]);
-    let exchange = timeline.at_last(|moment| moment.begin(StepType::Exchange, &["POST", "api.test"], &[]));
-    timeline.end(exchange.unwrap(), "ok", &[]);
-    timeline.close_with_last("ok", &[]);
-    drop(guard);
-    let steps = recorder.one("a").unwrap().steps;
-    let [parse, call, exchange] = steps.as_slice() else { panic!("{steps:?}") };
-    let ended = |step: &RecordedStep| step.at_us + step.us.unwrap();
-    assert_eq!((parse.at_us, exchange.at_us, ended(parse)), (0, ended(call), ended(exchange)));
-}
-
-#[test]
 fn the_last_requests_are_kept_and_can_be_selected() {
     let recorder = recorder(3);
     for id in ["a", "b", "c", "d"] {
