@@ -5,8 +5,8 @@ use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
 use crate::kit::config::{MODEL, single};
 use crate::kit::host::{Host, Setup};
-use crate::kit::script;
-use crate::kit::upstream::{Reply, Upstream};
+use crate::kit::script::{self, chat_events};
+use crate::kit::upstream::{Reply, Upstream, sse_event};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -88,6 +88,31 @@ async fn request_is_recorded_step_by_step_without_its_content() {
         assert!(refused.status == 400 && refused.text.contains(message), "{query}: {}", refused.text);
     }
     assert_eq!(admin.ask("requests/resp_none").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_attempt_lasts_until_its_stream_has_ended() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let (feed, fed) = Reply::fed();
+    upstream.reply(fed);
+    let request = json!({"model": MODEL, "input": "x", "stream": true});
+    let said = chat_events(&["One.", "Two."]);
+    for event in &said[..2] {
+        feed.send(sse_event(event)).await.unwrap();
+    }
+    let mut events = Client::new(&host).open(&request).await;
+    events.until("response.output_text.delta").await;
+    // The client has the first content before the provider sends the rest.
+    for event in &said[2..] {
+        feed.send(sse_event(event)).await.unwrap();
+    }
+    drop(feed);
+    events.until("response.completed").await;
+    let timeline = Admin::new(&host).last_timeline().await;
+    let attempt = timeline["steps"].as_array().unwrap().iter().find(|it| it["type"] == "attempt").unwrap();
+    let micros = |name: &str| attempt[name].as_u64().unwrap_or_else(|| panic!("{timeline}"));
+    assert!(micros("us") > micros("first_content_us"), "{timeline}");
 }
 
 #[tokio::test]

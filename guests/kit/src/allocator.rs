@@ -1,7 +1,6 @@
 //! The allocator of components that are called for every request. A call makes some hundred small allocations and frees
-//! them again. Small blocks are kept in lists by their size, so to allocate or free one takes about ten instructions, a
-//! tenth of what the allocator of the standard library takes. Larger blocks, and the chunks that small blocks are made
-//! of, come from the standard library's allocator.
+//! them again. Small blocks are kept in lists by their size, so to allocate or free one takes few instructions. Larger
+//! blocks, and the chunks that small blocks are made of, come from the standard library's allocator.
 //!
 //! The memory of small blocks is used again for blocks of the same size only. So a component holds the sum of what it
 //! used of each size at one time, and one that works in phases on long documents needs less with the standard library's
@@ -297,7 +296,7 @@ mod tests {
         for _ in 0..6 {
             make(1_024);
         }
-        // 1,024 bytes of the chunk are left; then 24, which is less than two steps.
+        // 1,024 bytes of the chunk are left; then 16, the size of the smallest block.
         let last = make(1_008);
         assert_eq!(last, first + 7 * 1_024);
         make(1_024);

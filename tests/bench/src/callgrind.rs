@@ -53,15 +53,9 @@ pub(crate) async fn run(options: &CallgrindOptions) -> anyhow::Result<()> {
     fs::create_dir_all(&options.folder)?;
     let folder = std::path::absolute(&options.folder)?;
     let site = Site::start().await?;
-    let counted = Counted {
-        build: Build { name: "counted".to_owned(), path: without_vdso(&options.program, &folder)? },
-        folder: site.folder.path().join("counted"),
-        cache: folder.join("cache"),
-        key: String::new(),
-    };
-    let tables = options.settings.join("\n");
-    let config = site.config(&tables, &[ModelScript::new(SCRIPT)]);
-    let counted = counted.compiled(&config).await?;
+    let build = Build { name: "counted".to_owned(), path: without_vdso(&options.program, &folder)? };
+    let config = site.config(&options.settings.join("\n"), &[ModelScript::new(SCRIPT)]);
+    let counted = Counted::compiled(build, site.folder.path(), folder.join("cache"), &config).await?;
     println!("| connections | instructions | misses of I1 | of D1 | of LL: instructions, reads, writes |");
     println!("|--:|--:|--:|--:|--:|");
     for connections in &options.connections {
@@ -104,15 +98,15 @@ struct Counted {
 
 impl Counted {
     /// Has the plugins compiled for the processor that valgrind shows, beside nothing that is counted.
-    async fn compiled(self, config: &str) -> anyhow::Result<Self> {
-        let cache = [("COFFERDAM_CACHE", self.cache.as_path())];
-        let new = Program::start_new(&self.build, &self.folder, config, &cache).await?;
-        let key = new.key.clone();
+    async fn compiled(build: Build, site: &Path, cache: PathBuf, config: &str) -> anyhow::Result<Self> {
+        let folder = site.join(&build.name);
+        let new = Program::start_new(&build, &folder, config, &[("COFFERDAM_CACHE", &cache)]).await?;
+        let counted = Self { build, folder, cache, key: new.key.clone() };
         new.end().await?;
-        let program = self.start(&["valgrind".into(), "--tool=none".into()]).await?;
+        let program = counted.start(&["valgrind".into(), "--tool=none".into()]).await?;
         program.until_compiled_within(COMPILING_MAX).await?;
         program.end().await?;
-        Ok(Self { key, ..self })
+        Ok(counted)
     }
 
     async fn start(&self, tool: &[String]) -> anyhow::Result<Program> {

@@ -71,10 +71,13 @@ struct Server {
     name: String,
     /// At least one.
     processes: Vec<Loaded>,
-    is_proxy: bool,
 }
 
 impl Server {
+    fn is_proxy(&self) -> bool {
+        self.processes.iter().any(|process| process.is_proxy)
+    }
+
     /// The process that is loaded in this round. Processes take turns.
     fn in_round(&self, round: usize) -> Option<&Loaded> {
         self.processes.get(round % self.processes.len())
@@ -136,7 +139,7 @@ impl Servers {
         for build in builds {
             let started = Self::start_build(site, build, processes, &config, &programs).await?;
             let (name, processes) = (build.name.clone(), started.iter().map(Loaded::from).collect());
-            servers.push(Server { name, processes, is_proxy: false });
+            servers.push(Server { name, processes });
             programs.extend(started);
         }
         Ok(Self { servers, _nginx: nginx, programs })
@@ -177,7 +180,7 @@ impl From<&Nginx> for Server {
             processes: nginx.processes.clone(),
             is_proxy: true,
         };
-        Self { name, processes: vec![loaded], is_proxy: true }
+        Self { name, processes: vec![loaded] }
     }
 }
 
@@ -204,7 +207,7 @@ pub(crate) async fn run(options: &CompareOptions) -> anyhow::Result<()> {
     rows.push(memory_row("resident memory after the load", Some(60.0), servers.resident()?));
     let mut table = Table {
         servers: servers.servers.iter().map(|server| server.name.clone()).collect(),
-        has_proxy: servers.servers.first().is_some_and(|server| server.is_proxy),
+        has_proxy: servers.servers.first().is_some_and(Server::is_proxy),
         rows,
     };
     if is_chosen(START) {
@@ -228,7 +231,7 @@ async fn sampled(
     let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds as usize {
         for (server, samples) in servers.iter().zip(&mut samples) {
-            let asked = scene.is_proxied || !server.is_proxy;
+            let asked = scene.is_proxied || !server.is_proxy();
             if let Some(process) = server.in_round(round).filter(|_| asked) {
                 samples.push(process.burst(scene, during).await?);
             }
