@@ -149,6 +149,25 @@ async fn routers_are_offered_no_model_that_must_not_get_the_content() {
     }
 }
 
+/// Otherwise the price of an endpoint that is not asked would make a model cheap.
+#[tokio::test]
+async fn models_are_judged_by_the_endpoints_that_the_request_permits() {
+    let model = |id: &str, endpoints: &[(&str, u32)]| {
+        let endpoint = |(provider, price): &(&str, u32)| {
+            format!("{{ provider = \"{provider}\", model = \"up\", input = {price}, output = {price} }}")
+        };
+        let endpoints = endpoints.iter().map(endpoint).collect::<Vec<_>>().join(", ");
+        format!("[[models]]\nid = \"{id}\"\nendpoints = [{endpoints}]\n")
+    };
+    let more = model("acme/wide", &[("p", 2), ("q", 200)]) + &model("acme/even", &[("q", 50)]);
+    let bench = Bench::with(|setup| setup.config(&more)).await;
+    for (only, expected) in [("q", "acme/even"), ("p", "acme/small")] {
+        let mut request = auto(json!({"cost_tier": "low"}));
+        request["provider"] = json!({"only": [only]});
+        assert_eq!(bench.ask(&request).await["model"], expected, "{only}");
+    }
+}
+
 #[tokio::test]
 async fn a_conversation_longer_than_the_context_loses_its_middle() {
     let upstream = Upstream::start().await;

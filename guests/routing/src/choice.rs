@@ -1,8 +1,8 @@
 //! Chooses models for a request that names a router instead of a model.
 //!
-//! Restrictions and the request's needs remove models. The router's own rule orders the rest. A
-//! conversation may then keep its model. Everything works on counts and comparisons and no model is
-//! asked, so a choice takes microseconds.
+//! Restrictions and the request's needs remove models. The rest is grouped by doubts, and the router's
+//! own rule orders each group. A conversation may then keep its model. Everything works on counts and
+//! comparisons and no model is asked, so a choice takes microseconds.
 
 mod auto;
 mod band;
@@ -28,7 +28,8 @@ use crate::sort::total;
 
 pub use router::Router;
 
-use fit::Fitting;
+use fit::{Doubt, Fitting};
+use scores::Scores;
 use settings::{Rule, Settings};
 
 /// The largest number of models in a choice: the chosen model and its fallbacks.
@@ -64,6 +65,7 @@ pub struct Choice {
 }
 
 /// Models in the order of a rule, and the reason for the first one.
+#[derive(Default)]
 struct Ordered {
     models: Vec<usize>,
     why: String,
@@ -93,17 +95,37 @@ pub fn choose(question: Question<'_>) -> Result<Choice, Failure> {
         Rule::Switchyard(_) if !request.models.is_empty() => beside(&question),
         _ => settings.allowed(models),
     };
-    let left: Vec<usize> = allowed.into_iter().filter(|index| fitting.fits(*index)).collect();
+    let mut left: Vec<(Doubt, usize)> =
+        allowed.into_iter().filter_map(|index| Some((fitting.doubt(index)?, index))).collect();
     if left.is_empty() {
         return Err(nothing_left());
     }
-    let mut ordered = match &settings.rule {
-        Rule::Auto { budget, .. } => auto::order(&question, &fitting, &left, *budget),
-        Rule::Jev => jev::order(&question, &fitting, &left),
-        Rule::Pareto(pareto) => pareto::order(&question, &fitting, &left, pareto)?,
-        Rule::Switchyard(algorithm) => switchyard::order(&question, &fitting, &left, *algorithm),
+    // Stable, so that the order of the models that the client names is kept.
+    left.sort_by_key(|(doubt, _)| *doubt);
+    let scores = match settings.rule {
+        Rule::Pareto(_) => Scores::read(question.operator)?.of(models),
+        _ => Vec::new(),
     };
-    if let Some(position) = stays(&question, &settings.rule, &ordered.models) {
+    let mut ordered = Ordered::default();
+    // A rule gets only models with the same doubts, so that a position by price is one among models that
+    // are equally likely to answer.
+    for group in left.chunk_by(|(one, _), (other, _)| one == other) {
+        let group: Vec<usize> = group.iter().map(|(_, index)| *index).collect();
+        let next = match &settings.rule {
+            Rule::Auto { budget, .. } => auto::order(&question, &group, *budget),
+            Rule::Jev => jev::order(&question, &group),
+            Rule::Pareto(pareto) => pareto::order(&question, &group, pareto, &scores),
+            Rule::Switchyard(algorithm) => switchyard::order(&question, &group, *algorithm),
+        };
+        if ordered.models.is_empty() {
+            ordered.why = next.why;
+        }
+        ordered.models.extend(next.models);
+    }
+    if ordered.models.is_empty() {
+        return Err(nothing_left());
+    }
+    if let Some(position) = stays(&question, &fitting, &settings.rule, &ordered.models) {
         if let Some(front) = ordered.models.get_mut(..=position) {
             front.rotate_right(1);
         }
@@ -117,12 +139,18 @@ pub fn choose(question: Question<'_>) -> Result<Choice, Failure> {
 
 /// The position in `models` of the conversation's model, if the conversation keeps it: because the
 /// client asked for it, or because the session remembers it.
-fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize> {
+fn stays(question: &Question<'_>, fitting: &Fitting<'_>, rule: &Rule, models: &[usize]) -> Option<usize> {
     if matches!(rule, Rule::Switchyard(_)) {
         // Switchyard decides for every request anew.
         return None;
     }
-    let place_of = |wanted: usize| models.iter().position(|index| *index == wanted);
+    // A model that the preferences seem to exclude is kept only where they seem to exclude all.
+    let is_excluded = |index: usize| fitting.doubt(index).is_some_and(|doubt| doubt.excluded);
+    let all_excluded = models.first().is_some_and(|first| is_excluded(*first));
+    let place_of = |wanted: usize| {
+        let place = models.iter().position(|index| *index == wanted);
+        place.filter(|_| all_excluded || !is_excluded(wanted))
+    };
     let pinned = match rule {
         Rule::Auto { pin_model: true, .. } => last_model(question).and_then(place_of),
         _ => None,

@@ -31,7 +31,7 @@ const RULES: [(&str, Rule); 9] = [
     }),
     ("provider.max_price", within_max_price),
     ("provider.require_parameters", |request, preferences, candidate| {
-        !preferences.require_parameters || has_all_parameters(request, candidate)
+        states_required(request, preferences, &candidate.supports)
     }),
     ("the suffix :free", |request, _, candidate| {
         !must_be_free(request, candidate.model_rank) || is_free(&candidate.price)
@@ -44,16 +44,17 @@ pub(crate) fn apply(
     preferences: &Preferences,
     candidates: &[Candidate],
 ) -> (Vec<usize>, Removed) {
-    let mut removed = Removed::new();
-    let mut allowed: Vec<(usize, &Candidate)> = candidates.iter().enumerate().collect();
-    for (name, rule) in RULES {
-        let before = allowed.len();
-        allowed.retain(|(_, candidate)| rule(request, preferences, candidate));
-        if allowed.len() < before {
-            removed.push((name, before - allowed.len()));
+    let mut removed = RULES.map(|(name, _)| (name, 0));
+    let mut allowed = Vec::with_capacity(candidates.len());
+    for (index, candidate) in candidates.iter().enumerate() {
+        let breaks = |(_, rule): &(&str, Rule)| !rule(request, preferences, candidate);
+        // An endpoint that breaks several rules counts for the first of them.
+        match RULES.iter().position(breaks).and_then(|rule| removed.get_mut(rule)) {
+            Some((_, count)) => *count += 1,
+            None => allowed.push(index),
         }
     }
-    (allowed.into_iter().map(|(index, _)| index).collect(), removed)
+    (allowed, removed.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
 fn within_max_price(_: &RequestSummary, preferences: &Preferences, candidate: &Candidate) -> bool {
@@ -83,12 +84,19 @@ const PARAMETERS: [&str; 17] = [
     "top_p",
 ];
 
-/// Whether the endpoint states all parameters and needs. An endpoint without stated abilities does not
-/// pass.
-fn has_all_parameters(request: &RequestSummary, candidate: &Candidate) -> bool {
+/// Whether the `supports` of an endpoint, or of all endpoints of a model, state all parameters and needs
+/// if the client requires that. An endpoint without stated abilities does not pass.
+pub(crate) fn states_required(
+    request: &RequestSummary,
+    preferences: &Preferences,
+    supports: &[String],
+) -> bool {
+    if !preferences.require_parameters {
+        return true;
+    }
     let asked = request.parameters.iter().filter(|name| PARAMETERS.contains(&name.as_str()));
     asked.chain(&request.needs).all(|name| {
-        let states = |ability: &&str| candidate.supports.iter().any(|stated| stated == ability);
+        let states = |ability: &&str| supports.iter().any(|stated| stated == ability);
         promised_by(name).iter().any(states) || states(&name.as_str())
     })
 }

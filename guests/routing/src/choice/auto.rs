@@ -3,12 +3,10 @@
 
 use super::band::Band;
 use super::difficulty::difficulty;
-use super::fit::{Doubt, Fitting};
 use super::{Ordered, Question, rank};
 
 /// A model's position in the order; smaller is better.
 struct Ranked {
-    doubt: Doubt,
     /// The distance from the band; `None` inside, which is always better.
     outside: Option<f64>,
     /// The distance from the position that the difficulty selects.
@@ -16,24 +14,21 @@ struct Ranked {
     index: usize,
 }
 
-pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usize], band: Band) -> Ordered {
+pub(super) fn order(question: &Question<'_>, group: &[usize], band: Band) -> Ordered {
     let difficulty = difficulty(question.request, question.facts);
     let target = band.at(difficulty);
-    let mut ranked: Vec<Ranked> = left
+    let mut ranked: Vec<Ranked> = group
         .iter()
         .filter_map(|&index| {
-            let model = question.models.get(index)?;
-            let rank = rank(model);
-            let off = (rank - target).abs();
-            Some(Ranked { doubt: fitting.doubt(model), outside: band.outside(rank), off, index })
+            let rank = rank(question.models.get(index)?);
+            Some(Ranked { outside: band.outside(rank), off: (rank - target).abs(), index })
         })
         .collect();
     ranked.sort_unstable_by(|one, other| {
         // The band is not a hard limit: if no model is inside, the nearest one is used.
         let outside = |ranked: &Ranked| ranked.outside.map_or(-1.0, |distance| distance);
-        one.doubt
-            .cmp(&other.doubt)
-            .then_with(|| outside(one).total_cmp(&outside(other)))
+        outside(one)
+            .total_cmp(&outside(other))
             .then_with(|| one.off.total_cmp(&other.off))
             .then(one.index.cmp(&other.index))
     });

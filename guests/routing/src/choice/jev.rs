@@ -2,19 +2,15 @@
 //! range of their prices.
 
 use super::difficulty::difficulty;
-use super::fit::Fitting;
 use super::{Ordered, Question, by_price};
 
-pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usize]) -> Ordered {
+pub(super) fn order(question: &Question<'_>, group: &[usize]) -> Ordered {
     let difficulty = difficulty(question.request, question.facts);
-    let priced = by_price(question.models, left);
+    let priced = by_price(question.models, group);
     let target = difficulty * (priced.len().saturating_sub(1)) as f64;
     let mut placed: Vec<(usize, usize)> = priced.into_iter().enumerate().collect();
-    placed.sort_by(|(one, one_index), (other, other_index)| {
-        let doubt = |index: usize| question.models.get(index).map(|model| fitting.doubt(model));
-        let off = |position: usize| (position as f64 - target).abs();
-        doubt(*one_index).cmp(&doubt(*other_index)).then_with(|| off(*one).total_cmp(&off(*other)))
-    });
+    let off = |position: usize| (position as f64 - target).abs();
+    placed.sort_by(|(one, _), (other, _)| off(*one).total_cmp(&off(*other)));
     let why = format!("difficulty {difficulty:.2} between the cheapest and the dearest");
     Ordered { models: placed.into_iter().map(|(_, index)| index).collect(), why }
 }

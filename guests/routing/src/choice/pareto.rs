@@ -3,9 +3,7 @@
 use cofferdam_guest_kit::Fields;
 use cofferdam_guest_kit::bindings::types::Failure;
 
-use super::fit::Fitting;
-use super::scores::Scores;
-use super::{Model, Ordered, Question, nothing_left};
+use super::{Model, Ordered, Question};
 use crate::sort::total;
 
 /// The settings of the router.
@@ -81,13 +79,12 @@ impl Pareto {
 
 pub(super) fn order(
     question: &Question<'_>,
-    fitting: &Fitting<'_>,
-    left: &[usize],
+    group: &[usize],
     pareto: &Pareto,
-) -> Result<Ordered, Failure> {
-    let scores = Scores::read(question.operator)?.of(question.models);
-    let mut ranked = Vec::with_capacity(left.len());
-    for &index in left {
+    scores: &[Option<f64>],
+) -> Ordered {
+    let mut ranked = Vec::with_capacity(group.len());
+    for &index in group {
         let Some(model) = question.models.get(index) else { continue };
         let price = pareto.price(model);
         if pareto.max_price.is_some_and(|limit| price > limit) {
@@ -96,10 +93,7 @@ pub(super) fn order(
         // Models without a score come after all others.
         let score = scores.get(index).copied().flatten();
         let distance = score.map_or(u8::MAX, |score| pareto.class.distance(Class::of(score)));
-        ranked.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));
-    }
-    if ranked.is_empty() {
-        return Err(nothing_left());
+        ranked.push((distance, [price, total(&model.price)], index));
     }
     ranked.sort_unstable_by(|(one, [price, sum], index), (other, [other_price, other_sum], other_index)| {
         one.cmp(other)
@@ -108,5 +102,5 @@ pub(super) fn order(
             .then(index.cmp(other_index))
     });
     let why = format!("the cheapest of the {} class of coding scores, or nearest to it", pareto.class.name());
-    Ok(Ordered { models: ranked.into_iter().map(|(_, _, index)| index).collect(), why })
+    Ordered { models: ranked.into_iter().map(|(_, _, index)| index).collect(), why }
 }

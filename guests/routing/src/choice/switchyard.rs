@@ -6,7 +6,6 @@ use cofferdam_guest_kit::Fields;
 use cofferdam_guest_kit::bindings::types::Failure;
 
 use super::difficulty::difficulty;
-use super::fit::Fitting;
 use super::{Ordered, Question, by_price, last_model};
 use crate::random::Random;
 
@@ -40,37 +39,28 @@ impl Algorithm {
     }
 }
 
-pub(super) fn order(
-    question: &Question<'_>,
-    fitting: &Fitting<'_>,
-    left: &[usize],
-    algorithm: Algorithm,
-) -> Ordered {
+pub(super) fn order(question: &Question<'_>, group: &[usize], algorithm: Algorithm) -> Ordered {
     let (first, why) = match algorithm {
         Algorithm::Passthrough => (None, "the order they came in".to_owned()),
         Algorithm::Random => {
-            let index = Random::new(question.seed).share() * left.len() as f64;
-            (left.get(index as usize).copied(), "drawn by lot".to_owned())
+            let index = Random::new(question.seed).share() * group.len() as f64;
+            (group.get(index as usize).copied(), "drawn by lot".to_owned())
         }
-        Algorithm::Composite | Algorithm::Difficulty => by_difficulty(question, left, algorithm),
+        Algorithm::Composite | Algorithm::Difficulty => by_difficulty(question, group, algorithm),
     };
     let mut models =
-        if algorithm == Algorithm::Passthrough { left.to_vec() } else { by_price(question.models, left) };
-    // The chosen model comes first, unless another one has fewer doubts.
-    models.sort_by_key(|index| {
-        let doubt = question.models.get(*index).map(|model| fitting.doubt(model));
-        (doubt, Some(*index) != first && first.is_some())
-    });
+        if algorithm == Algorithm::Passthrough { group.to_vec() } else { by_price(question.models, group) };
+    models.sort_by_key(|index| first.is_some() && Some(*index) != first);
     Ordered { models, why }
 }
 
-fn by_difficulty(question: &Question<'_>, left: &[usize], algorithm: Algorithm) -> (Option<usize>, String) {
-    let last = last_model(question).filter(|index| left.contains(index));
+fn by_difficulty(question: &Question<'_>, group: &[usize], algorithm: Algorithm) -> (Option<usize>, String) {
+    let last = last_model(question).filter(|index| group.contains(index));
     if let (Algorithm::Composite, Some(last)) = (algorithm, last) {
         return (Some(last), "the conversation keeps its model".to_owned());
     }
     let difficulty = difficulty(question.request, question.facts);
-    let priced = by_price(question.models, left);
+    let priced = by_price(question.models, group);
     let top = priced.len().saturating_sub(1);
     // With a short list these are its ends. With a whole catalog they are neither the cheapest nor the
     // dearest model.

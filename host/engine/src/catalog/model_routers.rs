@@ -13,6 +13,12 @@ pub(crate) const ROUTER_ENTRY_IDS: [&str; 5] =
 /// request.
 pub(crate) struct ModelRouters {
     pub(crate) by_slug: BTreeMap<String, Arc<Plugin>>,
-    /// The models for responses, each with the description that a model router gets.
+    /// The models for responses, each with the description that a model router gets where the request
+    /// permits all endpoints of the model.
     pub(crate) models: Vec<(Arc<Model>, wire::Model)>,
+    pub(crate) prices: CatalogPrices,
 }
+
+/// What each model for responses costs at its cheapest endpoint, ascending: dollars for a token of input and
+/// one of output together.
+pub(crate) struct CatalogPrices(pub(crate) Vec<f64>);

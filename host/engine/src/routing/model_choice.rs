@@ -2,7 +2,7 @@
 //! chooses models of the catalog for it, from counts and abilities and never from content.
 
 use crate::Engine;
-use crate::catalog::model_routers::{ModelRouters, ROUTER_ENTRY_IDS};
+use crate::catalog::model_routers::{CatalogPrices, ModelRouters, ROUTER_ENTRY_IDS};
 use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
@@ -155,12 +155,28 @@ impl ModelRouters {
                 }
             }
         }
-        Ok(Self { by_slug, models: described(engine.catalog()) })
+        let prices = CatalogPrices::of(engine.catalog());
+        let models = models_for_responses(engine.catalog());
+        let described = |model: &Arc<Model>| {
+            let candidates = model.endpoints.iter().map(|endpoint| &endpoint.candidate).collect::<Vec<_>>();
+            (Arc::clone(model), prices.describe(&model.id, &candidates))
+        };
+        let models = models.map(described).collect();
+        Ok(Self { by_slug, models, prices })
     }
 
+    /// The models that have an endpoint for the request, each as it is at those endpoints.
     fn offered(&self, serves: impl Fn(&Endpoint) -> bool) -> Vec<wire::Model> {
-        let can = |model: &Model| model.endpoints.iter().any(|endpoint| serves(endpoint));
-        self.models.iter().filter(|(model, _)| can(model)).map(|(_, described)| described.clone()).collect()
+        let offered = self.models.iter().filter_map(|(model, described)| {
+            let serving = model.endpoints.iter().filter(|endpoint| serves(endpoint));
+            let serving: Vec<_> = serving.map(|endpoint| &endpoint.candidate).collect();
+            match serving.len() {
+                0 => None,
+                all if all == model.endpoints.len() => Some(described.clone()),
+                _ => Some(self.prices.describe(&model.id, &serving)),
+            }
+        });
+        offered.collect()
     }
 }
 
@@ -172,44 +188,50 @@ fn failed(error: &CallError) -> Refusal {
     Refusal::internal()
 }
 
-/// Every model for responses, with its rank by price.
-fn described(catalog: &Catalog) -> Vec<(Arc<Model>, wire::Model)> {
-    let models: Vec<_> = catalog.models().iter().filter(|model| model.kind == ModelKind::Responses).collect();
-    let mut prices: Vec<f64> = models.iter().map(|model| total(cheapest(model))).collect();
-    prices.sort_by(f64::total_cmp);
-    let dearest = prices.len().saturating_sub(1).max(1) as f64;
-    let rank = |price: f64| prices.partition_point(|other| *other < price) as f64 / dearest;
-    models
-        .into_iter()
-        .map(|model| (Arc::clone(model), describe(model, rank(total(cheapest(model))))))
-        .collect()
+fn models_for_responses(catalog: &Catalog) -> impl Iterator<Item = &Arc<Model>> {
+    catalog.models().iter().filter(|model| model.kind == ModelKind::Responses)
 }
 
-/// Describes a model by the best values of its endpoints. A value that is unknown for one of them
-/// is unknown for the model.
-fn describe(model: &Model, price_rank: f64) -> wire::Model {
-    let candidates = || model.endpoints.iter().map(|endpoint| &endpoint.candidate);
-    let most = |limit: fn(&wire::Candidate) -> u32| {
-        if candidates().any(|candidate| limit(candidate) == 0) {
-            0
-        } else {
-            candidates().map(limit).max().unwrap_or(0)
+impl CatalogPrices {
+    fn of(catalog: &Catalog) -> Self {
+        let cheapest = |model: &Arc<Model>| {
+            total(cheapest(model.endpoints.iter().map(|endpoint| endpoint.candidate.price)))
+        };
+        let mut sorted: Vec<f64> = models_for_responses(catalog).map(cheapest).collect();
+        sorted.sort_by(f64::total_cmp);
+        Self(sorted)
+    }
+
+    /// Describes a model by the best values of these endpoints. A value that is unknown for one of them
+    /// is unknown for the model.
+    fn describe(&self, id: &str, candidates: &[&wire::Candidate]) -> wire::Model {
+        let most = |limit: fn(&wire::Candidate) -> u32| {
+            let limits = || candidates.iter().map(|candidate| limit(candidate));
+            if limits().any(|limit| limit == 0) { 0 } else { limits().max().unwrap_or(0) }
+        };
+        let says_nothing = candidates.iter().any(|candidate| candidate.supports.is_empty());
+        let supports: BTreeSet<&String> =
+            candidates.iter().flat_map(|candidate| &candidate.supports).collect();
+        let price = cheapest(candidates.iter().map(|candidate| candidate.price));
+        wire::Model {
+            id: id.to_owned(),
+            price,
+            context_length: most(|candidate| candidate.context_length),
+            max_output: most(|candidate| candidate.max_output),
+            supports: if says_nothing { Vec::new() } else { supports.into_iter().cloned().collect() },
+            price_rank: self.rank(total(price)),
         }
-    };
-    let says_nothing = candidates().any(|candidate| candidate.supports.is_empty());
-    let supports: BTreeSet<&String> = candidates().flat_map(|candidate| &candidate.supports).collect();
-    wire::Model {
-        id: model.id.clone(),
-        price: cheapest(model),
-        context_length: most(|candidate| candidate.context_length),
-        max_output: most(|candidate| candidate.max_output),
-        supports: if says_nothing { Vec::new() } else { supports.into_iter().cloned().collect() },
-        price_rank,
+    }
+
+    /// The share of the models of the catalog that cost less.
+    fn rank(&self, price: f64) -> f64 {
+        let Self(sorted) = self;
+        let dearest = sorted.len().saturating_sub(1).max(1) as f64;
+        (sorted.partition_point(|other| *other < price) as f64 / dearest).min(1.0)
     }
 }
 
-fn cheapest(model: &Model) -> wire::Price {
-    let prices = model.endpoints.iter().map(|endpoint| endpoint.candidate.price);
+fn cheapest(prices: impl Iterator<Item = wire::Price>) -> wire::Price {
     let free = wire::Price {
         input: 0.0,
         output: 0.0,

@@ -144,3 +144,47 @@ fn provider_preferences_restrict_models() {
     asked.request.preferences = br#"{"allow_fallbacks":false}"#.to_vec();
     assert_eq!(asked.names(), "8");
 }
+
+#[test]
+fn required_parameters_restrict_models() {
+    let states = |id: &str, price: f64, supports: &[&str]| {
+        let mut model = model(id, price);
+        model.supports = supports.iter().map(|&name| name.to_owned()).collect();
+        model
+    };
+    let mut asked = asked("auto", "{}");
+    asked.models = vec![
+        model("v/silent", 0.0),
+        states("v/tools", 1.0, &["tools"]),
+        states("v/able", 9.0, &["tools", "temperature"]),
+    ];
+    asked.request.parameters = ["input", "tool_choice", "temperature"].map(str::to_owned).into();
+    assert_eq!(asked.names(), "silent tools able");
+    asked.request.preferences = br#"{"require_parameters":true}"#.to_vec();
+    // Endpoints without stated abilities are removed later, and those of a silent model may all be like this.
+    assert_eq!(asked.names(), "able silent");
+    asked.request.parameters = vec!["input".into()];
+    assert_eq!(asked.names(), "silent tools able");
+    asked.request.parameters.push("top_k".into());
+    asked.models.remove(0);
+    assert!(is_empty(&asked.choose()));
+}
+
+#[test]
+fn a_conversation_keeps_no_model_that_preferences_seem_to_exclude() {
+    let mut asked = asked("auto", r#"{"pin_model":true}"#);
+    asked.request.preferences = br#"{"max_price":{"prompt":"4.5"},"allow_fallbacks":false}"#.to_vec();
+    asked.facts.last_model = Some("v/9".into());
+    assert_eq!(asked.names(), "0");
+    asked.request.sticky = Some(8);
+    assert_eq!(asked.names(), "0");
+    asked.request.sticky = Some(4);
+    assert_eq!(asked.names(), "4");
+    // Where all seem to be excluded, none is better.
+    asked.settings = r#"{"pin_model":true,"allowed_models":["v/7","v/9"]}"#.into();
+    assert_eq!(asked.names(), "9");
+    asked.request.preferences = br#"{"require_parameters":true,"allow_fallbacks":false}"#.to_vec();
+    asked.request.parameters = vec!["temperature".into()];
+    asked.models[7].supports = vec!["temperature".into()];
+    assert_eq!(asked.names(), "7");
+}

@@ -149,3 +149,27 @@ fn switchyard_chooses_among_the_models_named_beside_it() {
     auto.request.models = vec!["v/9".into()];
     assert_eq!(auto.first(), "0");
 }
+
+#[test]
+fn positions_by_price_are_among_permitted_models() {
+    let of = |slug: &str, settings: &str, prices: &[f64]| {
+        let mut asked = asked(slug, settings);
+        asked.request.preferences = br#"{"max_price":{"prompt":6}}"#.to_vec();
+        asked.models = prices.iter().map(|price| model(&format!("v/{price}"), *price)).collect();
+        asked
+    };
+    let mut capable = of("switchyard", "{}", &[5.0, 9.0, 1.0]);
+    capable.facts = hard().1;
+    assert_eq!(capable.names(), "5 1 9");
+    let mut random = of("switchyard", r#"{"algorithm":"random"}"#, &[5.0, 9.0, 1.0]);
+    let mut drawn = [0; 3];
+    for seed in 0..2000 {
+        random.seed = seed;
+        drawn[random.choose().unwrap().models[0]] += 1;
+    }
+    assert_eq!(drawn[1], 0);
+    assert!((880..1120).contains(&drawn[0]), "{drawn:?}");
+    let mut middle = of("jev", "{}", &[2.0, 5.0, 8.0]);
+    (middle.facts.last_user_chars, middle.facts.code_blocks) = (2000, 3);
+    assert_eq!(middle.names(), "2 5 8");
+}
