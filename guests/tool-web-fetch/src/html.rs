@@ -5,50 +5,31 @@
 //! to the page for every markup. With a tree, 100,000 nested elements would take quadratic time to
 //! build and a deep stack to walk.
 
-mod guard;
+mod feeder;
 mod render;
 mod skip;
+mod tag;
 
 #[cfg(test)]
 mod tests;
 
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Tokenizer, TokenizerOpts};
 use url::Url;
 
 use crate::page::Page;
+use feeder::Feeder;
 use render::Renderer;
 use skip::Noise;
 
-/// How much is tokenized before the next check whether there is enough text.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// If less text than this remains, the page is read again with navigation and the like.
 const TEXT_CHARS_MIN: usize = 200;
 
 /// Reads at most `chars_max` characters of text. Relative links are resolved with `base`.
 pub(crate) fn read(html: &str, base: &Url, chars_max: usize) -> Page {
-    let html = guard::without_monsters(html);
-    let page = render(&html, base, chars_max, Noise::Drop);
+    let render = |noise| Feeder::new(html, Renderer::new(base, chars_max, noise)).into_page();
+    let page = render(Noise::Drop);
     if page.text.chars().take(TEXT_CHARS_MIN).count() >= TEXT_CHARS_MIN {
         return page;
     }
-    let whole = render(&html, base, chars_max, Noise::Keep);
+    let whole = render(Noise::Keep);
     if whole.text.len() > page.text.len() { whole } else { page }
-}
-
-fn render(html: &str, base: &Url, chars_max: usize, noise: Noise) -> Page {
-    let tokenizer = Tokenizer::new(Renderer::new(base, chars_max, noise), TokenizerOpts::default());
-    let input = BufferQueue::default();
-    let mut rest = html;
-    while !rest.is_empty() && !tokenizer.sink.is_full() {
-        let (chunk, next) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES.min(rest.len())));
-        rest = next;
-        input.push_back(StrTendril::from_slice(chunk));
-        // Scripts are not executed, so the tokenizer never waits for one.
-        let _done = tokenizer.feed(&input);
-    }
-    if !tokenizer.sink.is_full() {
-        tokenizer.end();
-    }
-    tokenizer.sink.into_page()
 }

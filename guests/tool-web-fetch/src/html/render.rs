@@ -12,7 +12,7 @@ use crate::page::Page;
 
 /// The longest title, in characters.
 const TITLE_CHARS_MAX: usize = 300;
-/// The longest link target that is shown, in bytes.
+/// The longest link target that is shown or resolved, in bytes.
 const LINK_BYTES_MAX: usize = 1_000;
 /// The deepest nesting of lists with numbers of their own. Deeper lists continue the last one.
 const LISTS_MAX: usize = 32;
@@ -38,6 +38,10 @@ struct State {
     link: Option<Link>,
     /// The number of cells in the current row.
     cells: u32,
+    /// Whether the tokenizer reads text that contains no markup.
+    reads_raw_text: bool,
+    /// The number of comments and document types so far.
+    declarations: u32,
 }
 
 struct Link {
@@ -61,12 +65,24 @@ impl Renderer {
             lists: Vec::new(),
             link: None,
             cells: 0,
+            reads_raw_text: false,
+            declarations: 0,
         }))
     }
 
     /// Whether the limit of characters is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.0.borrow().writer.is_full()
+    }
+
+    /// Whether what follows is raw text, up to the end tag of its element.
+    pub(crate) fn reads_raw_text(&self) -> bool {
+        self.0.borrow().reads_raw_text
+    }
+
+    /// The number of comments and document types that have ended.
+    pub(crate) fn declarations(&self) -> u32 {
+        self.0.borrow().declarations
     }
 
     pub(crate) fn into_page(self) -> Page {
@@ -88,7 +104,14 @@ impl TokenSink for Renderer {
         let mut state = self.0.borrow_mut();
         match token {
             Token::CharacterTokens(text) => state.characters(&text),
-            Token::TagToken(tag) => return state.tag(&tag),
+            Token::TagToken(tag) => {
+                let content = state.tag(&tag);
+                state.reads_raw_text = matches!(content, TokenSinkResult::RawData(_));
+                return content;
+            }
+            Token::CommentToken(_) | Token::DoctypeToken(_) => {
+                state.declarations = state.declarations.saturating_add(1);
+            }
             _ => {}
         }
         TokenSinkResult::Continue
@@ -240,7 +263,8 @@ impl State {
     }
 
     fn rebase(&mut self, tag: &Tag) {
-        if let Some(base) = attribute(tag, "href").and_then(|href| self.base.join(href).ok()) {
+        let href = attribute(tag, "href").filter(|href| href.len() <= LINK_BYTES_MAX);
+        if let Some(base) = href.and_then(|href| self.base.join(href).ok()) {
             self.base = base;
         }
     }
@@ -359,7 +383,7 @@ impl State {
 }
 
 /// How the content of an element is read. That of some is not markup, even when they are skipped.
-fn content(name: &str) -> TokenSinkResult<()> {
+pub(super) fn content(name: &str) -> TokenSinkResult<()> {
     match name {
         "script" => TokenSinkResult::RawData(ScriptData),
         "style" | "iframe" | "noembed" | "noframes" | "xmp" => TokenSinkResult::RawData(Rawtext),

@@ -168,8 +168,13 @@ fn is_hidden(tag: &Tag) -> bool {
     })
 }
 
-/// The value of an attribute.
+/// The attributes that a renderer reads. Those of other names may be missing in its tags.
+pub(crate) const ATTRIBUTES_READ: [&str; 7] =
+    ["hidden", "aria-hidden", "style", "role", "href", "alt", "start"];
+
+/// The value of an attribute that is read.
 pub(crate) fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
+    debug_assert!(ATTRIBUTES_READ.contains(&name), "{name}");
     tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
 }
 

@@ -126,6 +126,60 @@ fn self_closing_elements_of_pictures_and_formulas_are_empty() {
     assert_eq!(text("before<script/>x</script>"), "before");
 }
 
+/// More attributes than a tag may have.
+fn many_attributes() -> String {
+    (0..1_100).map(|number| format!(" a{number}='x'")).collect()
+}
+
+#[test]
+fn elements_with_many_attributes_stay_hidden() {
+    let many = many_attributes();
+    for html in [
+        format!("<div{many} hidden>evil</div>"),
+        format!("<div hidden{many}>evil</div>"),
+        format!("<DIV{many} STYLE='display:none'>evil</DIV>"),
+        format!("<div{many} aria-hidden=true{many}>evil</div>"),
+        format!("<template{many}>evil</template>"),
+        format!("<script{many}>evil</script>"),
+        format!("<svg{many}><text>evil</text></svg>"),
+        format!("<svg><title{many}/><text>evil</text></svg{many}>"),
+        format!("<div hidden>evil</p{many}>evil</div{many}>"),
+    ] {
+        assert_eq!(text(&format!("before {html} after")), "before\n\nafter", "{html:.60}");
+    }
+}
+
+#[test]
+fn elements_with_many_attributes_keep_their_meaning() {
+    let many = many_attributes();
+    for (html, expected) in [
+        (format!("<div{many}>a</div{many}>b"), "a\n\nb"),
+        (format!("<a{many} href='other?a=1>2'>t</a>"), "[t](https://site.test/docs/other?a=1%3E2)"),
+        (format!("<a href=x href=y{many}>t</a>"), "[t](https://site.test/docs/x)"),
+        (format!("<ol{many} start=3><li>a</ol>"), "3. a"),
+        (format!("<img alt='a > b'{many}>"), "[image: a > b]"),
+        (format!("<script>i<n{many}</script{many}>b"), "b"),
+        (format!("<!-- i<n {many}-->b"), "b"),
+        (format!("a<p{many}"), "a"),
+    ] {
+        assert_eq!(text(&html), expected, "{html:.60}");
+    }
+}
+
+#[test]
+fn a_bracket_inside_quotes_ends_no_tag() {
+    let many = many_attributes();
+    for (html, expected) in [
+        ("<a title='a > b' href=x>t</a>".to_owned(), "[t](https://site.test/docs/x)"),
+        (format!("<p title='{} > evil'>b</p>", "x ".repeat(1_100)), "b"),
+        (format!("<p title=\"{} > evil\"{many}>b</p>", "'x' ".repeat(1_100)), "b"),
+        (format!("<p title='>'{many}>b</p>"), "b"),
+        ("<p a='</script>' b='-->' hidden>evil</p>b".to_owned(), "b"),
+    ] {
+        assert_eq!(text(&html), expected, "{html:.60}");
+    }
+}
+
 /// The text between the neighbours of a dropped element.
 fn separator(html: &str) -> &'static str {
     if html.starts_with("<title") { " " } else { "\n\n" }
@@ -173,10 +227,14 @@ fn hostile_markup_takes_linear_time_and_no_stack() {
         "<nav>".repeat(many),
         "<p hidden>".repeat(many),
         format!("<p {}>", (0..many).map(|number| format!("a{number}=1 ")).collect::<String>()),
+        format!("<p title='>' {}>", (0..many).map(|number| format!("a{number}=1 ")).collect::<String>()),
+        format!("<script>a<b c='</script><p {}'>", "a ".repeat(many)),
         format!("<p title='{}'>", "x".repeat(1 << 20)),
+        format!("<base href='/{}'>{}", "x".repeat(1 << 20), "<a href=y>t</a>".repeat(many)),
         "&".repeat(many) + "&lt;".repeat(many).as_str(),
         format!("&{};", "a".repeat(many)),
         "<!--".repeat(many),
+        "<!-- ->".repeat(many),
         "<![CDATA[".repeat(many),
         "<".repeat(many),
         "<script>".repeat(many),
