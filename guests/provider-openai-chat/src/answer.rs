@@ -31,6 +31,9 @@ pub(crate) struct Answer {
     usage: Option<Usage>,
     service_tier: Option<String>,
     images: u32,
+    /// Pictures that are not passed on yet. Citations of a text may come after the pictures that follow
+    /// it, and a picture ends the text.
+    pictures: Vec<Image>,
     /// The provider's name of the model.
     model: String,
     /// `reasoning_content` that is not sealed yet.
@@ -56,7 +59,11 @@ impl ReadAnswer for Answer {
 
     /// An answer without a finish reason was cut off.
     fn connection_ended(&mut self) -> Result<(), Malformed> {
-        if self.reason.is_some() { self.complete() } else { Ok(()) }
+        if self.reason.is_some() {
+            return self.complete();
+        }
+        self.release_pictures();
+        Ok(())
     }
 }
 
@@ -75,12 +82,10 @@ impl Answer {
         }
         let chunk: Chunk<'_> = json::from_str(data)?;
         let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
-        if let Some(error) = error.filter(|error| !matches!(error.get(), "\"\"" | "false")) {
-            self.events.fail(map_reported(error.get()));
-            return Ok(());
-        }
-        if chunk.object.as_str() == "error" {
-            self.events.fail(map_reported(data));
+        let error = error.map(RawValue::get).filter(|error| !matches!(*error, "\"\"" | "false"));
+        if let Some(error) = error.or_else(|| (chunk.object.as_str() == "error").then_some(data)) {
+            self.release_pictures();
+            self.events.fail(map_reported(error));
             return Ok(());
         }
         self.service_tier = served_tier(chunk.service_tier.as_str()).or(self.service_tier.take());
@@ -134,9 +139,8 @@ impl Answer {
     fn on_content(&mut self, delta: &Delta<'_>, logprobs: Option<&RawValue>) {
         let reasoning = [&delta.reasoning_content, &delta.reasoning];
         if let Some(text) = reasoning.into_iter().find_map(text_of) {
-            self.begun = true;
             self.thought.push_str(delta.reasoning_content.as_str());
-            self.events.push(Event::ReasoningTextDelta(text));
+            self.push(Event::ReasoningTextDelta(text));
         }
         if let Some(text) = &delta.content.text {
             self.text(text, logprobs);
@@ -180,12 +184,16 @@ impl Answer {
             Some(data) if data.base64 && !data.data.is_empty() => {
                 let key = self.images;
                 self.images = self.images.saturating_add(1);
-                self.push(Event::ImageDone(Image {
+                self.begun = true;
+                if self.pictures.is_empty() {
+                    self.seal(None);
+                }
+                self.pictures.push(Image {
                     key,
                     partial_index: 0,
                     base64: data.data.to_owned(),
                     media_type: data.media_type.to_ascii_lowercase(),
-                }));
+                });
             }
             // An image at a URL cannot be fetched here, so its address becomes text.
             None if url.starts_with("https://") => self.text(&format!("![image]({url})"), None),
@@ -196,6 +204,7 @@ impl Answer {
     /// Ends the reasoning that came as `reasoning_content`, because another kind of content follows,
     /// for example a call with a signature.
     fn seal(&mut self, extra: Option<&RawValue>) {
+        self.release_pictures();
         let text = Some(std::mem::take(&mut self.thought)).filter(|text| !text.is_empty());
         let extra = extra.filter(|extra| extra.get().starts_with('{'));
         if text.is_some() || extra.is_some() {
@@ -206,10 +215,16 @@ impl Answer {
 
     fn push(&mut self, event: Event) {
         self.begun = true;
-        if !matches!(event, Event::ReasoningTextDelta(_)) {
-            self.seal(None);
+        match event {
+            Event::Annotation(_) if !self.pictures.is_empty() => {}
+            Event::ReasoningTextDelta(_) => self.release_pictures(),
+            _ => self.seal(None),
         }
         self.events.push(event);
+    }
+
+    fn release_pictures(&mut self) {
+        self.events.extend(self.pictures.drain(..).map(Event::ImageDone));
     }
 
     /// Sends the events that were held back: the ends of calls, usage and finish.
@@ -240,6 +255,7 @@ impl Answer {
 
     /// The server aborted the answer.
     fn interrupt(&mut self, kind: ErrorKind) -> Result<(), Malformed> {
+        self.release_pictures();
         self.report_usage();
         self.events.fail(Failure::new(kind, "The provider broke off its answer."));
         Ok(())

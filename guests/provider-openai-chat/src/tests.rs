@@ -105,6 +105,17 @@ fn an_answer_cut_off_anywhere_is_never_finished() {
 }
 
 #[test]
+fn a_picture_before_an_error_or_a_broken_connection_is_passed_on() {
+    let picture =
+        r#"data: {"choices":[{"delta":{"images":[{"image_url":{"url":"data:image/png;base64,AAAA"}}]}}]}"#;
+    let aborted = r#"data: {"choices":[{"delta":{},"finish_reason":"abort"}],"usage":{}}"#;
+    for end in ["", r#"data: {"error":{"message":"x"}}"#, r#"data: {"object":"error"}"#, aborted] {
+        let rendered = render(&decode_stream(&[format!("{picture}\n\n{end}\n\n").as_bytes()]));
+        assert!(rendered.starts_with("image 0 image/png AAAA\n"), "{end}: {rendered}");
+    }
+}
+
+#[test]
 fn usage_comes_before_the_end_and_nothing_after_it() {
     for path in fixtures("sse") {
         let events = decode_stream(&[&fs::read(&path).unwrap()]);

@@ -3,6 +3,7 @@
 //! these, so each item records what has been passed on.
 
 mod item;
+mod pictures;
 
 use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{
@@ -16,6 +17,7 @@ use serde_json::value::RawValue;
 use crate::seal;
 use crate::wire::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use item::{Item, ItemRef, Items, Kind, Piece};
+use pictures::Pictures;
 
 /// The members of annotations that are positions in the text of their part.
 const POSITIONS: [&str; 3] = ["start_index", "end_index", "index"];
@@ -25,6 +27,7 @@ const POSITIONS: [&str; 3] = ["start_index", "end_index", "index"];
 pub(crate) struct Answer {
     streamed: bool,
     items: Items,
+    pictures: Pictures,
     events: Events,
     /// Whether reasoning was passed on and its item has not ended yet.
     reasoning_open: bool,
@@ -47,6 +50,11 @@ impl ReadAnswer for Answer {
 
     fn frame(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
         if self.streamed { self.on_frame(name, data) } else { self.on_body(data) }
+    }
+
+    fn connection_ended(&mut self) -> Result<(), Malformed> {
+        self.pass_pictures_on(true);
+        Ok(())
     }
 }
 
@@ -79,9 +87,9 @@ impl Answer {
                 let response: Response<'_> = json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
-            "error" => self.events.fail(map_reported(data)),
+            "error" => self.fail(data),
             "" => match event.error {
-                Some(error) => self.events.fail(map_reported(error.get())),
+                Some(error) => self.fail(error.get()),
                 None => return Ok(()),
             },
             other => self.on_rare(other, &event)?,
@@ -273,7 +281,7 @@ impl Answer {
                 }
                 self.events.push(Event::CallEnd(self.items.key(at)));
             }
-            Kind::Image | Kind::Opaque => self.image(raw, &body),
+            Kind::Image | Kind::Opaque => self.image(at, raw, &body),
         }
         Ok(())
     }
@@ -334,8 +342,13 @@ impl Answer {
 
     fn partial_image(&mut self, event: &StreamEvent<'_>) {
         let base64 = event.partial_image_b64.as_str().to_owned();
+        let item = ItemRef::of(event);
+        if base64.is_empty() || self.items.is_done(item) {
+            return;
+        }
         let index = event.partial_image_index.0.and_then(|index| u32::try_from(index).ok());
-        if let Some(at) = self.item_for(ItemRef::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
+        if let Some(at) = self.item_for(item, Kind::Image) {
+            self.pictures.begin(at);
             self.events.push(Event::ImagePartial(Image {
                 key: self.items.key(at),
                 partial_index: index.unwrap_or_default(),
@@ -347,7 +360,7 @@ impl Answer {
     }
 
     /// A finished picture is passed on as a whole item, with its prompt and format.
-    fn image(&mut self, raw: &RawValue, body: &WholeItem<'_>) {
+    fn image(&mut self, at: usize, raw: &RawValue, body: &WholeItem<'_>) {
         let is_made = !body.result.as_str().is_empty();
         self.images = self.images.saturating_add(u32::from(is_made));
         // The server leaves this status in the items of finished pictures.
@@ -355,8 +368,21 @@ impl Answer {
             "generating" if is_made => with_status(raw, "completed"),
             _ => on_one_line(raw),
         };
-        self.events.push(Event::OpaqueItem(item));
-        self.reasoning_open = false;
+        self.pictures.finish(at, item);
+        self.pass_pictures_on(false);
+    }
+
+    fn pass_pictures_on(&mut self, at_end: bool) {
+        while let Some(picture) = self.pictures.next(at_end) {
+            self.events.push(Event::OpaqueItem(picture));
+            self.reasoning_open = false;
+        }
+    }
+
+    /// Ends the answer with an error of the server.
+    fn fail(&mut self, reported: &str) {
+        self.pass_pictures_on(true);
+        self.events.fail(map_reported(reported));
     }
 
     fn opaque(&mut self, kind: &str, raw: &RawValue) {
@@ -377,7 +403,7 @@ impl Answer {
     fn on_body(&mut self, body: &str) -> Result<(), Malformed> {
         let response: Response<'_> = json::from_str(body)?;
         if response.object.as_str() == "error" {
-            self.events.fail(map_reported(body));
+            self.fail(body);
             return Ok(());
         }
         let status = match (response.status.as_str(), response.error, &response.output) {
@@ -393,6 +419,7 @@ impl Answer {
         for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
             self.done(raw, ItemRef::listed(index))?;
         }
+        self.pass_pictures_on(true);
         if let Some(usage) = &response.usage {
             self.events.push(Event::Usage(usage.total(self.images, self.searches)));
         }
@@ -401,7 +428,7 @@ impl Answer {
             "completed" => FinishReason::Stop,
             "incomplete" => incomplete(response),
             "failed" | "cancelled" => {
-                self.events.fail(map_reported(response.error.map_or("null", RawValue::get)));
+                self.fail(response.error.map_or("null", RawValue::get));
                 return Ok(());
             }
             _ => return Err(Malformed),

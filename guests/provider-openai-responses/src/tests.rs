@@ -109,6 +109,19 @@ fn an_answer_cut_off_anywhere_is_never_finished() {
 }
 
 #[test]
+fn a_finished_picture_is_passed_on_before_an_error_or_a_broken_connection() {
+    let transcript = include_str!("../fixtures/interleaved-images-cut.sse");
+    let (pictures, _) = transcript.split_once("event: response.incomplete").unwrap();
+    for end in ["", "data: {\"type\":\"error\"}\n\n", "data: {\"error\":{}}\n\n"] {
+        let mut answer = Answer::begin(true);
+        let reads = frames_per_read(&[format!("{pictures}{end}").as_bytes()]);
+        let mut events: Vec<_> = reads.into_iter().flat_map(|read| answer.feed(&frames(read))).collect();
+        events.extend(answer.finish());
+        assert!(render(&events).contains("\"result\":\"QkJC\""), "{end}: {}", render(&events));
+    }
+}
+
+#[test]
 fn invalid_json_ends_the_answer_with_an_error() {
     for data in ["{", "nonsense", "7", "{\"type\":\"response.completed\"}"] {
         let reads =

@@ -196,6 +196,11 @@ impl Items {
         self.0.get(at).is_some_and(|item| item.passed_on.iter().any(like))
     }
 
+    /// Whether the item of this id is complete.
+    pub(super) fn is_done(&self, named: ItemRef<'_>) -> bool {
+        self.by_id(named).and_then(|at| self.0.get(at)).is_some_and(|item| item.done)
+    }
+
     /// Records that an item is complete. Returns false if it was complete before.
     pub(super) fn finish(&mut self, at: usize) -> bool {
         self.0.get_mut(at).is_some_and(|item| !std::mem::replace(&mut item.done, true))

@@ -393,16 +393,25 @@ fn cited(second_turn: Vec<Event>) -> Vec<Value> {
 }
 
 #[test]
-fn sources_are_cited_in_the_last_text_before_a_call_that_the_client_answers() {
+fn sources_are_cited_in_the_last_text_before_a_picture_or_a_call_that_the_client_answers() {
     let citation = |start: usize, end: usize| {
         serde_json::json!([{"type": "url_citation", "url": "https://a.test/x", "title": "A",
             "start_index": start, "end_index": end}])
     };
     let shell = || Event::OpaqueItem(br#"{"type":"shell_call","call_id":"s"}"#.to_vec());
+    let picture = || Event::OpaqueItem(br#"{"type":"image_generation_call","result":"AA=="}"#.to_vec());
+    let version = || {
+        let media_type = "image/png".to_owned();
+        Event::ImagePartial(Image { key: 1, partial_index: 0, base64: "AA==".to_owned(), media_type })
+    };
     let none = serde_json::json!([]);
     for (events, annotations) in [
         (vec![text("So it is"), call(0)], vec![citation(8, 8)]),
         (vec![text("So it is"), shell()], vec![citation(8, 8)]),
+        (vec![text("So it is"), picture()], vec![citation(8, 8)]),
+        (vec![text("So it is"), version(), picture()], vec![citation(8, 8)]),
+        (vec![picture(), text("So it is")], vec![citation(8, 8)]),
+        (vec![text("See https://a.test/x"), picture(), text("b")], vec![citation(4, 20), none.clone()]),
         (vec![text("So it is"), call(0), server_call(1, "d")], vec![citation(8, 8)]),
         (vec![call(0), server_call(1, "d"), text("So")], vec![citation(2, 2)]),
         (vec![text("a"), call(0), text("See https://a.test/x")], vec![citation(1, 1), none.clone()]),

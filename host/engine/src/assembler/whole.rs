@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 impl Assembler {
     fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
+        // A picture mostly ends an answer. So the text before it gets the citations that wait.
+        self.is_ending = true;
         self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
         let index = self.add(ItemBody::Image { result: None }, Some(key))?;
@@ -49,7 +51,7 @@ impl Assembler {
         if !self.permits.allow(&tag) {
             return Err(Malformed::Forged);
         }
-        self.is_ending |= is_client_call(&tag);
+        self.is_ending |= is_client_call(&tag) || tag == "image_generation_call";
         self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
         let item: Map<String, Value> = serde_json::from_slice(item).map_err(|_| Malformed::InvalidJson)?;
