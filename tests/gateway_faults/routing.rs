@@ -1,6 +1,7 @@
 //! Complaints about other gateways: fallbacks, streams that break, conversations that change
 //! providers, and attempts that influence later ones.
 
+use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, last_response, text_of, types_of};
 use crate::kit::config::{MODEL, model, priced, provider, several, single};
 use crate::kit::host::{Host, Setup};
@@ -66,6 +67,25 @@ async fn an_endpoint_that_cuts_off_responses_is_avoided() {
     b.reply(script::chat("from b"));
     assert_eq!(ask(&host, &request).await.output_text(), "from b");
     assert_eq!(a.asked().len(), 1, "it failed within the last half minute");
+}
+
+/// Counting at the first event calls each of these attempts answered, so that a provider whose streams all break looks
+/// well.
+#[tokio::test]
+async fn a_stream_that_breaks_off_counts_as_a_failed_attempt() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let (client, admin) = (Client::new(&host), Admin::new(&host));
+    let attempts = |outcome| format!("cofferdam_attempts_total{{provider=\"one\",outcome=\"{outcome}\"}}");
+    upstream.reply(Reply::cut(&[script::opening(), word("half")]));
+    let events = client.stream(&request()).await;
+    assert_eq!(events.last().unwrap()["type"], "response.failed");
+    admin.until_metric(&attempts("failed"), 1).await;
+    assert_eq!(admin.metric(&attempts("answered")).await, 0);
+    upstream.reply(script::chat_stream(&["whole"]));
+    assert_eq!(text_of(&client.stream(&request()).await), "whole");
+    admin.until_metric(&attempts("answered"), 1).await;
+    assert_eq!(admin.metric(&attempts("failed")).await, 1);
 }
 
 /// In other gateways an error inside a stream with status 200 becomes an empty, completed response.

@@ -139,7 +139,7 @@ impl Run {
     }
 
     /// Records that the endpoint's answer broke off after it had begun.
-    pub(crate) fn broke<T>(&self, answering: &Answering<T>) {
+    pub(crate) fn broke<T>(&self, answering: &mut Answering<T>) {
         answering.watch.broke();
         if let Some(session) = self.session {
             self.memory().sessions.failed(session, answering.endpoint.health.id());

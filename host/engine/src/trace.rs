@@ -114,7 +114,6 @@ impl RoutingTrace {
         has_reached: bool,
     ) {
         let provider = &endpoint.provider;
-        provider.meter.count(error.is_none());
         let given = self.preferences.options_for(&provider.name);
         self.attempts.push(Attempt {
             endpoint: Arc::clone(endpoint),

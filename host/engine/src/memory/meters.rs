@@ -104,6 +104,15 @@ pub struct ExportTally {
     pub dropped: AtomicU64,
 }
 
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AttemptOutcome {
+    /// With an answer, which the client may have left before its end.
+    Answered,
+    /// Without an answer, or with one that broke off for the endpoint's own reasons.
+    Failed,
+}
+
 /// What is counted for one provider.
 #[derive(Debug)]
 pub struct ProviderMeter {
@@ -128,9 +137,12 @@ impl Default for ProviderMeter {
 }
 
 impl ProviderMeter {
-    /// Counts an attempt by whether it produced a first event.
-    pub(crate) fn count(&self, answered: bool) {
-        let counter = if answered { &self.answered } else { &self.failed };
+    /// Counts an attempt that has ended.
+    pub(super) fn count(&self, outcome: AttemptOutcome) {
+        let counter = match outcome {
+            AttemptOutcome::Answered => &self.answered,
+            AttemptOutcome::Failed => &self.failed,
+        };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -15,6 +15,7 @@ use crate::in_place::boxed;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{LONG_READING_TIME, READING_TIME};
 use crate::memory::health::AttemptWatch;
+use crate::memory::meters::AttemptOutcome;
 use crate::memory::retry::{Retries, Round};
 use crate::money::credit::TurnTokens;
 use crate::money::ledger::{AttemptTokens, Charged, LedgerEntry, Unreported};
@@ -190,6 +191,7 @@ impl Run {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
                     watch.answered();
+                    watch.counts_as(AttemptOutcome::Failed);
                     self.deadline.presence().has_answered();
                     self.scope.timeline.close("empty", &[]);
                     let failed = AttemptFailure { status: begun.status, ..AttemptFailure::of(Cause::Empty) };

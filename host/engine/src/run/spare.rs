@@ -3,6 +3,7 @@
 //! providers charge for them.
 
 use super::{Answering, Run};
+use crate::memory::meters::AttemptOutcome;
 use crate::money::ledger::Charged;
 
 /// The first such answer. Its cost counts, and is not yet an answer's or a lost attempt's.
@@ -26,7 +27,8 @@ impl<T> Spare<T> {
 
     /// Uses it as the answer of the request.
     pub(super) fn take(self, run: &mut Run) -> Answering<T> {
-        let Self { answering, attempt } = self;
+        let Self { mut answering, attempt } = self;
+        answering.watch.counts_as(AttemptOutcome::Answered);
         run.entry.take_up(&answering.endpoint);
         run.trace.answered_after_all(attempt, answering.index, answering.begun.used.as_ref());
         answering

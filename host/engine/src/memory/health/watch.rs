@@ -4,6 +4,7 @@ use super::Health;
 use super::breaker::BreakerPermit;
 use crate::failure::AttemptFailure;
 use crate::failure::blame::Blame;
+use crate::memory::meters::AttemptOutcome;
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::Clock;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct AttemptWatch {
     streamed: bool,
     began_ms: u64,
     content_ms: Option<u64>,
+    /// How the attempt counts in the metrics, once it has a result.
+    outcome: Option<AttemptOutcome>,
     /// The breaker's admission of this attempt, until it has a result.
     permit: Option<BreakerPermit>,
 }
@@ -48,12 +51,13 @@ impl AttemptWatch {
         permit: Option<BreakerPermit>,
     ) -> Self {
         let (health, clock) = (Arc::clone(health), clock.clone());
-        Self { health, clock, streamed, began_ms, content_ms: None, permit }
+        Self { health, clock, streamed, began_ms, content_ms: None, outcome: None, permit }
     }
 
     /// Records the first content of a stream, or the whole of another answer.
     pub(crate) fn answered(&mut self) {
         self.permit = None;
+        self.outcome = Some(AttemptOutcome::Answered);
         let now_ms = self.clock.monotonic_ms();
         self.content_ms = Some(now_ms);
         self.health.answered(self.began_ms, now_ms, self.streamed);
@@ -65,8 +69,15 @@ impl AttemptWatch {
         }
     }
 
+    /// Says how an attempt counts in the metrics whose answer has no content: it failed if another endpoint is asked
+    /// then, although the endpoint is not blamed.
+    pub(crate) fn counts_as(&mut self, outcome: AttemptOutcome) {
+        self.outcome = Some(outcome);
+    }
+
     /// Records that the attempt failed before that.
     pub(crate) fn failed(mut self, failed: &AttemptFailure) {
+        self.outcome = Some(AttemptOutcome::Failed);
         let now_ms = self.clock.monotonic_ms();
         self.health.meters().provider.ended_after(now_ms.saturating_sub(self.began_ms));
         match failed.blame() {
@@ -78,7 +89,8 @@ impl AttemptWatch {
     }
 
     /// Records that an answer that had begun broke off, for the endpoint's own reasons.
-    pub(crate) fn broke(&self) {
+    pub(crate) fn broke(&mut self) {
+        self.outcome = Some(AttemptOutcome::Failed);
         let now_ms = self.clock.monotonic_ms();
         self.stream_ended(now_ms);
         self.health.failed(self.began_ms, now_ms, self.content_ms.is_some());
@@ -117,6 +129,9 @@ impl AttemptWatch {
 
 impl Drop for AttemptWatch {
     fn drop(&mut self) {
+        if let Some(outcome) = self.outcome {
+            self.health.meters().provider.count(outcome);
+        }
         if let Some(permit @ BreakerPermit::Probe { .. }) = self.permit.take() {
             self.health.give_back(permit);
         }
