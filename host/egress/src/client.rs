@@ -144,7 +144,8 @@ impl Egress {
     }
 
     /// Same as [`Self::send`], and sets `is_sent` as soon as the server may have seen a byte of the
-    /// request. The caller can read it even after it dropped the future.
+    /// request. It is false again while a request that the server did not process waits to be sent
+    /// once more. The caller can read it even after it dropped the future.
     ///
     /// # Errors
     ///
@@ -241,7 +242,8 @@ impl Client {
     }
 
     /// If a pooled connection turns out to be dead before it took a byte of the request, the request
-    /// is sent over another one.
+    /// is sent over another one. If an HTTP/2 server says that it has not processed the request, it
+    /// is sent once more.
     async fn send(
         &self,
         key: &Arc<str>,
@@ -252,6 +254,7 @@ impl Client {
         let uri = request.uri().clone();
         let mut request = request.map(Full::new);
         let mut connecting = None;
+        let mut is_repeated = false;
         loop {
             let (line, is_new) = match self.pool.take(key) {
                 Some(line) => (line, false),
@@ -281,12 +284,14 @@ impl Client {
                     let (head, body) = answer.into_parts();
                     return Ok((head, Exchange { body, line }, connecting));
                 }
-                Err(Unanswered(Some(unsent))) if !is_new => {
-                    is_sent.store(false, Ordering::Relaxed);
-                    request = unsent;
+                Err(Unanswered::Unsent(unsent)) if !is_new => request = unsent,
+                Err(Unanswered::Refused(refused)) if !is_repeated => {
+                    is_repeated = true;
+                    request = refused;
                 }
                 Err(_) => return Err(Error::Broken),
             }
+            is_sent.store(false, Ordering::Relaxed);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
     local_stream::LocalStream,
     resolver::CheckedNames,
     rule::PoolRule,
-    wire::{ByteStream, SharedSender, UpstreamConnection, Wire},
+    wire::{ByteStream, SHARED_MAX, SharedSender, UpstreamConnection, Wire},
 };
 
 /// Interval of TCP keep-alive probes, so that a dead path is noticed.
@@ -36,6 +36,8 @@ const PROBES: u32 = 3;
 const ACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// HTTP/2 pings: interval, and time to wait for the answer.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+/// How many bytes of an answer an HTTP/2 server may send before they are read.
+const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// Opens connections under one rule.
 pub(crate) struct Dialler {
@@ -129,6 +131,10 @@ impl Service<Uri> for CheckedConnector {
 async fn share(stream: ByteStream) -> Result<UpstreamConnection, Error> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(Some(PING.0)).keep_alive_timeout(PING.1);
+    // An answer is read only when its client asks for more. The window of the connection has room for
+    // as much as all its streams may leave unread, so slow clients hold up no other stream.
+    builder.initial_stream_window_size(STREAM_WINDOW);
+    builder.initial_connection_window_size(u32::from(SHARED_MAX) * STREAM_WINDOW);
     let connection = builder.handshake(stream).await;
     let (sender, connection) = connection.map_err(|_| Error::Unreachable(Unreached::Closed))?;
     // The connection's error is dropped here: every exchange on it gets an error of its own.

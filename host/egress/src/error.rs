@@ -35,10 +35,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether it is certain that no byte of the request left this machine. In that case
-    /// the request can safely be sent to another server.
-    ///
-    /// `false` means that the server may have seen the request.
+    /// Returns whether it is certain that no server has processed the request: no byte of it left
+    /// this machine, or the one that got it says so. In that case the request can safely be sent to
+    /// another server.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Unreachable(_) | Self::Untrusted(_))

@@ -1,8 +1,8 @@
 //! Answers, bounded in bytes and in time.
 //!
-//! Nothing is read ahead: a chunk is read from the connection when the caller asks for it. So a
-//! slow client slows the server down (backpressure) and uses no memory here. Dropping a body closes
-//! its connection.
+//! Nothing is read ahead over HTTP/1, and no more than the window of a stream over HTTP/2: a chunk
+//! is read when the caller asks for it. So a slow client slows the server down (backpressure) and
+//! uses little memory here. Dropping a body closes its connection.
 
 use std::{
     fmt,

@@ -6,6 +6,7 @@
 //! a task.
 
 use std::{
+    error::Error as StdError,
     future::Future,
     pin::{Pin, pin},
     sync::{
@@ -45,16 +46,23 @@ pub(crate) enum UpstreamConnection {
 /// Number of concurrent requests on a shared connection. Servers are advised to allow at least 100
 /// streams (RFC 9113, 6.5.2) and many allow exactly 100. A request beyond that would wait until
 /// another one ends; it gets a connection of its own instead.
-const SHARED_MAX: usize = 100;
+pub(crate) const SHARED_MAX: u16 = 100;
 /// How often one poll drives a connection that made progress before it yields to other tasks.
 const TURNS_MAX: usize = 8;
 
-/// No answer arrived. Holds the request if it is certain that no byte of it was sent.
-pub(crate) struct Unanswered(pub(crate) Option<Outward>);
+/// No answer arrived.
+pub(crate) enum Unanswered {
+    /// It is certain that no byte of the request was sent.
+    Unsent(Outward),
+    /// The server says that it has not processed the request (RFC 9113, section 8.7).
+    Refused(Outward),
+    /// The server may have processed the request.
+    Lost,
+}
 
 impl From<TrySendError<Outward>> for Unanswered {
     fn from(mut error: TrySendError<Outward>) -> Self {
-        Self(error.take_message())
+        error.take_message().map_or(Self::Lost, Self::Unsent)
     }
 }
 
@@ -95,7 +103,7 @@ impl Wire {
         let mut answer = pin!(self.sender.try_send_request(request));
         let outcome = std::future::poll_fn(|context| self.poll(context, |inner| answer.as_mut().poll(inner)));
         // `None` means that the connection ended and the pending request got no error of its own.
-        Ok(outcome.await.ok_or(Unanswered(None))??)
+        Ok(outcome.await.ok_or(Unanswered::Lost)??)
     }
 
     /// Polls `wanted`, something that this connection produces, and drives the connection
@@ -143,8 +151,9 @@ impl Wire {
 #[derive(Clone)]
 pub(crate) struct SharedSender {
     sender: http2::SendRequest<Full<Bytes>>,
-    /// Counts the clones.
-    holders: Arc<()>,
+    /// Counts the clones. True once the server has refused a request with GOAWAY: it takes no
+    /// further ones on this connection.
+    holders: Arc<AtomicBool>,
 }
 
 impl SharedSender {
@@ -152,15 +161,15 @@ impl SharedSender {
         Self { sender, holders: Arc::default() }
     }
 
-    /// Returns whether the connection has ended.
+    /// Returns whether the connection takes no more requests.
     pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.sender.is_closed() || self.holders.load(Ordering::Relaxed)
     }
 
     /// Returns whether one more request could have to wait for another one to end. The count is
     /// right only when called on the pool's own clone.
     pub(crate) fn is_full(&self) -> bool {
-        self.requests() >= SHARED_MAX
+        self.requests() >= usize::from(SHARED_MAX)
     }
 
     /// Number of requests that run, when called on the pool's own clone.
@@ -170,11 +179,39 @@ impl SharedSender {
 
     /// Sends a request and waits for the head of its answer.
     pub(crate) async fn send(&mut self, request: Outward) -> Result<Response<Incoming>, Unanswered> {
-        match self.sender.ready().await {
-            Ok(()) => Ok(self.sender.try_send_request(request).await?),
-            Err(_) => Err(Unanswered(Some(request))),
+        if self.sender.ready().await.is_err() {
+            return Err(Unanswered::Unsent(request));
+        }
+        // Shares the body and the values of the headers.
+        let copy = request.clone();
+        let error = match self.sender.try_send_request(request).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        match refusal(error.error()) {
+            None => Err(error.into()),
+            Some(refusal) => {
+                if refusal.is_go_away() {
+                    self.holders.store(true, Ordering::Relaxed);
+                }
+                Err(Unanswered::Refused(copy))
+            }
         }
     }
+}
+
+/// The server's statement that it has not processed a request, if the error has one: the stream was
+/// refused, or GOAWAY excludes it. With GOAWAY for an error, streams that were processed fail in the
+/// same way, so only one without an error counts.
+fn refusal(error: &hyper::Error) -> Option<&h2::Error> {
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+    let cause = causes.find_map(|cause| cause.downcast_ref::<h2::Error>())?;
+    let is_refusal = match cause.reason() {
+        Some(h2::Reason::REFUSED_STREAM) => cause.is_reset(),
+        Some(h2::Reason::NO_ERROR) => cause.is_go_away(),
+        _ => false,
+    };
+    (is_refusal && cause.is_remote()).then_some(cause)
 }
 
 /// A waker between a connection and the task that polls it. The connection and its answer wake each

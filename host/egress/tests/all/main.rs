@@ -19,6 +19,8 @@ mod names;
 #[cfg(test)]
 mod reflection;
 #[cfg(test)]
+mod refused;
+#[cfg(test)]
 mod reuse;
 #[cfg(test)]
 mod secrecy;

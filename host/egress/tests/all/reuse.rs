@@ -1,6 +1,6 @@
 //! When connections are reused, shared and closed.
 
-use cofferdam_egress::{Egress, EgressConfig, Error, GuestRequest, Origin};
+use cofferdam_egress::{Egress, EgressConfig, Error, ExchangeLimits, GuestRequest, Origin, Outgoing};
 use futures_util::future::join_all;
 use http_body_util::Full;
 use hyper::Response;
@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::kit::{
-    PATIENCE, STREAMS_MAX, Server, config, egress,
+    LIMITS, PATIENCE, STREAMS_MAX, Server, config, egress,
     guest::{get, opened, text},
     ok, origin, read_head, request, resolving,
     tls::Authority,
@@ -83,6 +83,26 @@ async fn ask_for_heads(egress: &Egress, origin: &Origin, times: usize) {
     for outcome in join_all((0..times).map(|_| egress.send(request(origin)))).await {
         outcome.unwrap();
     }
+}
+
+/// All bodies together are longer than the HTTP library's own window for a connection.
+#[tokio::test]
+async fn unread_answers_hold_up_no_other_one_on_their_connection() {
+    let authority = Authority::new();
+    let long = |_: &_| Response::new(Full::from(&LONG[..]));
+    let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
+    let origin = origin(&format!("https://api.test:{}/v1", server.address.port()));
+    let config = EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) };
+    let egress = egress(&config);
+    let limits = ExchangeLimits { body_bytes_max: LONG.len() as u64, ..LIMITS };
+    let mut unread = Vec::new();
+    for _ in 1..STREAMS_MAX {
+        unread.push(egress.send(Outgoing { limits, ..request(&origin) }).await.unwrap());
+    }
+    let reply = egress.send(Outgoing { limits, ..request(&origin) }).await.unwrap();
+    let body = tokio::time::timeout(PATIENCE, reply.body.collect(LONG.len())).await;
+    assert_eq!(body.unwrap().unwrap().len(), LONG.len());
+    assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
@@ -206,7 +226,7 @@ async fn long_request_is_sent_while_waiting_for_its_answer() {
     .await;
     let origin = origin(&server.url());
     let body = vec![b' '; 8 << 20].into();
-    let outgoing = cofferdam_egress::Outgoing { body, ..request(&origin) };
+    let outgoing = Outgoing { body, ..request(&origin) };
     let reply = egress(&config()).send(outgoing).await.unwrap();
     assert_eq!(reply.body.collect(16).await.unwrap(), "fine");
 }
