@@ -31,7 +31,7 @@ use crate::limits::rate::ClientNetwork;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
-use crate::stall::Stalling;
+use crate::stall::{OpenAnswers, Stalling};
 use crate::tls::Tls;
 use crate::workers::Workers;
 
@@ -44,7 +44,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_ROUND: Duration = Duration::from_secs(30);
 /// The read buffer of a connection. Hyper refuses longer heads itself, without an error document.
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
-/// How long a client may leave a waiting response unread.
+/// How long a client may leave a waiting response unread. Then its connection ends, over HTTP/2 only
+/// the stream.
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// Concurrent requests of clients on one HTTP/2 connection.
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 256;
@@ -179,7 +180,7 @@ impl Connections {
         F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
         if let Some(permit) = self.of_address(permit, address, most) {
-            let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+            let peer = Peer { address, running: Arc::default() };
             self.workers.spawn(&self.tasks, self.clone().serve(stream, peer, permit, handler));
         }
     }
@@ -270,7 +271,8 @@ impl Connections {
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
-        let (running, answers) = (Arc::clone(&peer.running), Arc::clone(&peer.answers));
+        let running = Arc::clone(&peer.running);
+        let answers = Arc::<OpenAnswers>::default();
         let served = Arc::new(AtomicUsize::new(0));
         let service = {
             let served = Arc::clone(&served);
@@ -279,8 +281,12 @@ impl Connections {
                 handler(request, peer.clone()).map(Ok::<_, Infallible>)
             })
         };
-        let builder =
-            builder(Tracked { workers: self.workers.clone(), tasks: self.tasks.clone() }, self.streams_max);
+        let tracked = Tracked {
+            workers: self.workers.clone(),
+            tasks: self.tasks.clone(),
+            answers: Arc::clone(&answers),
+        };
+        let builder = builder(tracked, self.streams_max);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut idle = Idle::default();
         idle.round(&running, &served);
@@ -299,8 +305,8 @@ impl Connections {
                     Notice::Cut => break,
                     Notice::Stop => connection.as_mut().graceful_shutdown(),
                     Notice::Round => {
+                        answers.end_stalled(STALL_MAX);
                         match idle.round(&running, &served) {
-                            _ if answers.any_stalled(STALL_MAX) => break,
                             0 | 1 => {}
                             2 => connection.as_mut().graceful_shutdown(),
                             _ => break,
@@ -376,11 +382,12 @@ fn builder(tasks: Tracked, streams_max: u32) -> Builder<Tracked> {
     builder
 }
 
-/// Runs the requests of HTTP/2 connections as tasks that the drain waits for.
+/// Runs the requests of an HTTP/2 connection as tasks that the drain waits for.
 #[derive(Clone)]
 struct Tracked {
     workers: Workers,
     tasks: TaskTracker,
+    answers: Arc<OpenAnswers>,
 }
 
 impl<F> hyper::rt::Executor<F> for Tracked
@@ -388,7 +395,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.workers.spawn(&self.tasks, future);
+        self.workers.spawn(&self.tasks, self.answers.run(future));
     }
 }
 
@@ -399,13 +406,15 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use bytes::Bytes;
-    use http::{Request, Response, Version};
-    use http_body_util::BodyExt;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Empty};
     use hyper::body::Incoming;
+    use hyper::client::conn::http2;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::mpsc;
 
-    use super::{Connections, IDLE_ROUND, Idle, STALL_MAX};
+    use super::{Connections, IDLE_ROUND, Idle};
     use crate::peer::Peer;
     use crate::reply::answer::ResponseBody;
     use crate::workers::Workers;
@@ -433,14 +442,14 @@ mod tests {
         let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
         let (chunks, body) = mpsc::channel(1);
         let body = Mutex::new(Some(body));
-        let handler = move |request: Request<Incoming>, peer: Peer| {
+        let handler = move |_: Request<Incoming>, peer: Peer| {
             let mut answer = ResponseBody::channel(body.lock().unwrap().take().unwrap());
-            answer.keep_running(peer.begin_request(request.version()));
+            answer.keep_running(peer.begin_request());
             std::future::ready(Response::new(answer))
         };
         let (near, mut far) = duplex(4096);
         let address = Ipv4Addr::LOCALHOST.into();
-        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+        let peer = Peer { address, running: Arc::default() };
         let client = async {
             far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
             tokio::time::sleep(10 * IDLE_ROUND).await;
@@ -472,32 +481,71 @@ mod tests {
     async fn long_answer_is_sent_whole_to_a_client_that_reads_slowly_all_the_time() {
         const BYTES: usize = 4 << 20;
         let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
-        let handler = move |request: Request<Incoming>, peer: Peer| {
+        let handler = move |_: Request<Incoming>, peer: Peer| {
             let mut answer = ResponseBody::whole(Bytes::from(vec![b'x'; BYTES]));
-            answer.keep_running(peer.begin_request(request.version()));
+            answer.keep_running(peer.begin_request());
             std::future::ready(Response::new(answer))
         };
         let (near, mut far) = duplex(4096);
         let address = Ipv4Addr::LOCALHOST.into();
-        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+        let peer = Peer { address, running: Arc::default() };
         far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
         let client = read_slowly(far);
         let ((), read) = tokio::join!(connections.converse(near, peer, handler), client);
         assert!(read > BYTES, "{read} bytes with the head");
     }
 
+    /// Begins the request in its own task, as all handlers of HTTP/2 do.
+    async fn respond(mut answer: ResponseBody, peer: Peer) -> Response<ResponseBody> {
+        answer.keep_running(peer.begin_request());
+        Response::new(answer)
+    }
+
+    /// Begins two requests on one connection and reads the answer of the second alone, a chunk in each
+    /// round. Returns the answers, the first unread.
+    async fn read_the_second(far: DuplexStream, chunks: mpsc::Sender<Bytes>) -> [Incoming; 2] {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(100_000);
+        let (mut requests, connection) = builder.handshake(TokioIo::new(far)).await.unwrap();
+        tokio::spawn(connection);
+        let request = |path| Request::get(path).body(Empty::<Bytes>::new()).unwrap();
+        let first = requests.send_request(request("http://localhost/whole")).await.unwrap().into_body();
+        let mut second =
+            requests.send_request(request("http://localhost/channel")).await.unwrap().into_body();
+        for _ in 0..4 {
+            tokio::time::sleep(IDLE_ROUND).await;
+            chunks.send(Bytes::from_static(b"more")).await.unwrap();
+            assert_eq!(second.frame().await.unwrap().unwrap().into_data().unwrap(), "more");
+        }
+        [first, second]
+    }
+
+    /// A proxy carries the requests of many clients on one connection.
     #[tokio::test(start_paused = true)]
-    async fn answer_over_http_2_that_the_client_does_not_take_is_noticed_without_a_record() {
-        let address = Ipv4Addr::LOCALHOST.into();
-        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
-        let mut answer = ResponseBody::whole(Bytes::from_static(b"page"));
-        answer.keep_running(peer.begin_request(Version::HTTP_2));
-        answer.frame().await.unwrap().unwrap();
-        assert!(!peer.answers.any_stalled(STALL_MAX));
-        tokio::time::advance(STALL_MAX).await;
-        assert!(peer.answers.any_stalled(STALL_MAX));
-        assert!(answer.frame().await.is_none(), "the client has taken it");
-        assert!(!peer.answers.any_stalled(STALL_MAX));
+    async fn answer_over_http_2_that_the_client_does_not_take_is_reset_and_the_others_go_on() {
+        let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
+        let (chunks, body) = mpsc::channel(1);
+        let body = Mutex::new(Some(body));
+        let handler = move |request: Request<Incoming>, peer: Peer| {
+            let answer = match request.uri().path() {
+                "/channel" => ResponseBody::channel(body.lock().unwrap().take().unwrap()),
+                _ => ResponseBody::whole(Bytes::from(vec![b'x'; 1 << 20])),
+            };
+            respond(answer, peer)
+        };
+        let (near, far) = duplex(4096);
+        let peer = Peer { address: Ipv4Addr::LOCALHOST.into(), running: Arc::default() };
+        let running = Arc::clone(&peer.running);
+        let client = async move {
+            let [first, second] = read_the_second(far, chunks).await;
+            assert!(second.collect().await.unwrap().to_bytes().is_empty());
+            assert_eq!(running.load(Ordering::Relaxed), 0, "the first was ended, the second is whole");
+            let error = format!("{:?}", first.collect().await.unwrap_err());
+            assert!(error.contains("Reset(StreamId(1), CANCEL, Remote)"), "{error}");
+        };
+        let handler = Arc::new(handler);
+        let handler = move |request, peer| handler(request, peer);
+        tokio::join!(connections.converse(near, peer, handler), client);
     }
 
     #[test]

@@ -4,9 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::Version;
-
-use crate::stall::{Handed, OpenAnswers};
+use crate::stall::Handed;
 
 /// The client's end of a connection.
 #[derive(Clone)]
@@ -14,25 +12,22 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Requests on this connection that are not answered completely.
     pub(crate) running: Arc<AtomicUsize>,
-    /// Responses that are being sent on this connection.
-    pub(crate) answers: Arc<OpenAnswers>,
 }
 
 impl Peer {
-    /// Counts a request of this connection as running until the result is dropped.
-    pub(crate) fn begin_request(&self, version: Version) -> RunningRequest {
+    /// Counts a request of this connection as running until the result is dropped. It is called in the
+    /// task of the request.
+    pub(crate) fn begin_request(&self) -> RunningRequest {
         self.running.fetch_add(1, Ordering::Relaxed);
-        // Over HTTP/1 the stall timer of the socket is enough; see `stall`.
-        let handed = (version == Version::HTTP_2).then(|| self.answers.begin());
-        RunningRequest { running: Arc::clone(&self.running), handed }
+        RunningRequest { running: Arc::clone(&self.running), handed: Handed::current() }
     }
 }
 
-/// A request that is not answered completely. Its connection is not idle, and is cut if the client
-/// does not take the answer.
+/// A request that is not answered completely. Its connection is not idle.
 pub(crate) struct RunningRequest {
     running: Arc<AtomicUsize>,
-    handed: Option<Handed>,
+    /// Over HTTP/1 the stall timer of the socket is enough; see `stall`.
+    handed: Option<Arc<Handed>>,
 }
 
 impl RunningRequest {

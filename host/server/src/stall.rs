@@ -2,8 +2,9 @@
 //! and a provider's stream. The body is not polled then, so the limit is enforced at the socket: a
 //! write that blocks for too long ends the connection. Over HTTP/2 the socket can make progress
 //! while one response is blocked by flow control, so chunks that wait in the connection are watched
-//! as well.
+//! as well. Such a response is ended alone: the others may be those of a proxy's other clients.
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, Abortable};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -83,38 +86,64 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     }
 }
 
-/// The responses that are being sent on one HTTP/2 connection.
+tokio::task_local! {
+    /// The response of the HTTP/2 request that this task runs.
+    static RESPONSE: Arc<Handed>;
+}
+
+/// The requests of one HTTP/2 connection that are not answered completely.
 pub(crate) struct OpenAnswers {
     began: Instant,
-    /// For each response the time at which its last chunk was handed to the connection, in
-    /// milliseconds since `began`; 0 when no chunk waits.
-    handed_ms: Mutex<Vec<Arc<AtomicU64>>>,
+    open: Mutex<Vec<Arc<OpenAnswer>>>,
+}
+
+struct OpenAnswer {
+    /// When the last chunk was handed to the connection, in milliseconds since [`OpenAnswers::began`]; 0
+    /// when no chunk waits.
+    handed_ms: AtomicU64,
+    /// Ends the task of the request.
+    end: AbortHandle,
 }
 
 /// The state of one response in [`OpenAnswers`]; dropping it removes the entry.
 pub(crate) struct Handed {
     answers: Arc<OpenAnswers>,
-    at_ms: Arc<AtomicU64>,
+    answer: Arc<OpenAnswer>,
 }
 
 impl Default for OpenAnswers {
     fn default() -> Self {
-        Self { began: Instant::now(), handed_ms: Mutex::default() }
+        Self { began: Instant::now(), open: Mutex::default() }
     }
 }
 
 impl OpenAnswers {
-    /// Adds a response.
-    pub(crate) fn begin(self: &Arc<Self>) -> Handed {
-        let at_ms = Arc::<AtomicU64>::default();
-        self.handed_ms().push(Arc::clone(&at_ms));
-        Handed { answers: Arc::clone(self), at_ms }
+    /// A task that runs the request until it is answered or ended by [`Self::end_stalled`]. The request is
+    /// dropped then, which resets its HTTP/2 stream.
+    pub(crate) fn run<F>(self: &Arc<Self>, request: F) -> impl Future<Output = ()> + use<F>
+    where
+        F: Future<Output = ()>,
+    {
+        let (end, ended) = AbortHandle::new_pair();
+        let answer = Arc::new(OpenAnswer { handed_ms: AtomicU64::new(0), end });
+        self.open().push(Arc::clone(&answer));
+        let handed = Arc::new(Handed { answers: Arc::clone(self), answer });
+        Abortable::new(RESPONSE.scope(handed, request), ended).map(drop)
     }
 
-    /// Whether the client has left a chunk of some response unread for `patience`.
-    pub(crate) fn any_stalled(&self, patience: Duration) -> bool {
-        let Some(last_ms) = self.now_ms().checked_sub(milliseconds(patience)) else { return false };
-        self.handed_ms().iter().any(|at_ms| (1..=last_ms).contains(&at_ms.load(Ordering::Relaxed)))
+    /// Ends the requests whose client has left a chunk of the response unread for `patience`.
+    pub(crate) fn end_stalled(&self, patience: Duration) {
+        // Without the lock, which a request that ends takes.
+        for answer in self.stalled(patience) {
+            answer.end.abort();
+        }
+    }
+
+    fn stalled(&self, patience: Duration) -> Vec<Arc<OpenAnswer>> {
+        let Some(last_ms) = self.now_ms().checked_sub(milliseconds(patience)) else { return Vec::new() };
+        let is_stalled =
+            |answer: &&Arc<OpenAnswer>| (1..=last_ms).contains(&answer.handed_ms.load(Ordering::Relaxed));
+        self.open().iter().filter(is_stalled).cloned().collect()
     }
 
     /// Milliseconds since `began`, plus one: 0 means that no chunk waits.
@@ -122,26 +151,31 @@ impl OpenAnswers {
         milliseconds(self.began.elapsed()).saturating_add(1)
     }
 
-    fn handed_ms(&self) -> MutexGuard<'_, Vec<Arc<AtomicU64>>> {
-        self.handed_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, Vec<Arc<OpenAnswer>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Handed {
+    /// The response of the HTTP/2 request that this task runs; `None` over HTTP/1.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        RESPONSE.try_get().ok()
+    }
+
     /// Records that a chunk was handed to the connection.
     pub(crate) fn hand(&self) {
-        self.at_ms.store(self.answers.now_ms(), Ordering::Relaxed);
+        self.answer.handed_ms.store(self.answers.now_ms(), Ordering::Relaxed);
     }
 
     /// Records that the connection took the chunk and asks for the next.
     pub(crate) fn taken(&self) {
-        self.at_ms.store(0, Ordering::Relaxed);
+        self.answer.handed_ms.store(0, Ordering::Relaxed);
     }
 }
 
 impl Drop for Handed {
     fn drop(&mut self) {
-        self.answers.handed_ms().retain(|at_ms| !Arc::ptr_eq(at_ms, &self.at_ms));
+        self.answers.open().retain(|answer| !Arc::ptr_eq(answer, &self.answer));
     }
 }
 
@@ -151,13 +185,14 @@ fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::io::ErrorKind;
     use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::{OpenAnswers, Stalling};
+    use super::{Handed, OpenAnswers, Stalling};
 
     #[tokio::test(start_paused = true)]
     async fn stopped_reader_ends_the_write_with_a_timeout() {
@@ -190,21 +225,42 @@ mod tests {
     async fn unread_chunk_counts_as_stalled_until_it_is_read_or_the_response_ends() {
         let answers = Arc::new(OpenAnswers::default());
         let patience = Duration::from_secs(60);
-        let (one, other) = (answers.begin(), answers.begin());
-        tokio::time::advance(2 * patience).await;
-        assert!(!answers.any_stalled(patience), "nothing was handed over");
-        one.hand();
-        other.hand();
-        tokio::time::advance(patience / 2).await;
-        other.taken();
-        assert!(!answers.any_stalled(patience));
-        tokio::time::advance(patience / 2).await;
-        assert!(answers.any_stalled(patience));
-        one.taken();
-        assert!(!answers.any_stalled(patience));
-        one.hand();
-        tokio::time::advance(patience).await;
-        drop(one);
-        assert!(!answers.any_stalled(patience));
+        let any_stalled = || !answers.stalled(patience).is_empty();
+        let first = answers.run(async {
+            let one = Handed::current().unwrap();
+            tokio::time::advance(2 * patience).await;
+            assert!(!any_stalled(), "nothing was handed over");
+            one.hand();
+            tokio::time::advance(patience / 2).await;
+            one.taken();
+            one.hand();
+            tokio::time::advance(patience / 2).await;
+            assert!(!any_stalled());
+            tokio::time::advance(patience / 2).await;
+            assert!(any_stalled());
+            one.taken();
+            assert!(!any_stalled());
+            one.hand();
+            tokio::time::advance(patience).await;
+            assert!(any_stalled());
+        });
+        first.await;
+        assert!(!any_stalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_stalled_request_is_ended() {
+        let answers = Arc::new(OpenAnswers::default());
+        let patience = Duration::from_secs(60);
+        let one = answers.run(async {
+            Handed::current().unwrap().hand();
+            pending().await
+        });
+        let other = answers.run(async {
+            tokio::time::advance(patience).await;
+            answers.end_stalled(patience);
+        });
+        tokio::join!(one, other);
+        assert!(answers.open().is_empty());
     }
 }

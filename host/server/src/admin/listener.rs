@@ -64,7 +64,7 @@ impl Admin {
     }
 
     pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
-        let running = peer.begin_request(request.version());
+        let running = peer.begin_request();
         let mut response = self.answer(request).await;
         // A stream runs until its body is dropped.
         response.body_mut().keep_running(running);

@@ -67,7 +67,7 @@ impl RequestRecord {
             bytes_sent: 0,
             whole: false,
             metrics,
-            running: peer.begin_request(request.version()),
+            running: peer.begin_request(),
         })
     }
 
