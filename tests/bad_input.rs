@@ -318,6 +318,10 @@ async fn a_session_header_is_bounded_unless_the_body_has_its_own() {
         };
         let refused = read(post(json!({"model": model, "input": CANARY})).await.unwrap()).await;
         check(&refused, 400, "x-session-id");
+        // An empty name is none, so that the conversations of clients that send one have nothing in common.
+        let refused =
+            read(post(json!({"model": model, "input": CANARY, "session_id": ""})).await.unwrap()).await;
+        check(&refused, 400, "x-session-id");
         let own = json!({"model": model, "input": CANARY, "session_id": "s"});
         assert_eq!(read(post(own).await.unwrap()).await.status, 200);
     }

@@ -126,6 +126,7 @@ async fn malformed_authorization_headers_get_the_documented_errors() {
                 headers.iter().fold(request, |request, header| request.header("authorization", *header));
             let answer = crate::kit::client::read(request.send().await.unwrap()).await;
             assert_eq!((answer.status, answer.message()), (401, expected), "{headers:?} {path}");
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
     }
     // One character too many, one too few, and another case.

@@ -125,6 +125,34 @@ async fn a_reasoning_endpoint_is_read_on_for_its_usage() {
     }
 }
 
+/// The answer of a later turn is read on for its usage like that of the first one. Its failure is no error of a
+/// request whose client has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_turn_that_fails_after_its_client_has_left_is_cancelled() {
+    let upstream = Upstream::start().await;
+    let mut host = host(&[(&upstream, ", supports = [\"reasoning\", \"tools\"]")], "");
+    let call = json!([{"index": 0, "id": "c", "type": "function", "function": {"name": "datetime", "arguments": "{}"}}]);
+    upstream.reply(Reply::sse(&[
+        json!({"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": call}}]}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+        json!("[DONE]"),
+    ]));
+    let (sender, reply) = Reply::fed();
+    upstream.reply(reply);
+    let mut request = request();
+    request["tools"] = json!([{"type": "service:datetime"}]);
+    let mut events = Client::new(&host).open(&request).await;
+    upstream.until_asked(2).await;
+    events.until("response.output_item.done").await;
+    drop(events);
+    noticed(&host, true).await;
+    // The provider ends its answer without a word.
+    drop(sender);
+    let row = only_row(&mut host);
+    assert_eq!(row.outcome, UsageOutcome::Cancelled, "{row:?}");
+    assert_eq!(upstream.asked().len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_response_is_read_on_too() {
     let upstream = Upstream::start().await;

@@ -29,11 +29,11 @@ async fn body_counts_during_a_stream_only_while_its_document_is_needed() {
     for (tools, is_needed) in [(json!([]), false), (json!([{"type": "service:datetime"}]), true)] {
         let (feed, fed) = Reply::fed();
         upstream.reply(fed);
-        let mut events = client.open(&request(tools)).await;
         let said = chat_events(&["One.", "Two."]);
         for event in &said[..2] {
             feed.send(sse_event(event)).await.unwrap();
         }
+        let mut events = client.open(&request(tools)).await;
         events.until("response.output_text.delta").await;
         let bytes = counted(&admin).await;
         if is_needed {

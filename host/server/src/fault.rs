@@ -8,7 +8,7 @@ use cofferdam_engine::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{Error, QuotaExceeded, QuotaScope};
 use http::Method;
-use http::header::{ALLOW, HeaderName, HeaderValue, UPGRADE};
+use http::header::{ALLOW, HeaderName, HeaderValue, UPGRADE, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
 
 use crate::limits::admission::Limited;
@@ -251,6 +251,10 @@ impl Fault {
             Self::WrongMethod(methods) => {
                 let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
                 Some((ALLOW, HeaderValue::try_from(methods.join(", ")).ok()?))
+            }
+            // RFC 9110, section 15.5.2: a 401 response must say how to authenticate.
+            Self::MissingKey | Self::InvalidKey => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
             }
             // RFC 9110, section 15.5.22: a 426 response must name the protocols to upgrade to.
             Self::NoUpgrade => Some((UPGRADE, HeaderValue::from_static("HTTP/1.1"))),

@@ -132,19 +132,18 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, RefusedCall> {
     let (head, mut body) = request.into_parts();
-    let version = head.version;
     let refused = match find_and_answer(app, source, record, &head, &mut body).await {
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
-    // With `Expect: 100-continue` the client has not sent its body yet.
-    let waits = head.headers.contains_key(EXPECT);
-    if version >= Version::HTTP_2 || body.is_end_stream() {
+    if body.is_end_stream() {
         return Err(refused);
     }
+    // With `Expect: 100-continue` the client has not sent its body yet.
+    let waits = head.headers.contains_key(EXPECT);
     // If an HTTP/1 connection closes while the client is still sending, the client loses the
-    // response. The rest of the body is therefore read and dropped first, except one that timed
-    // out: its client has stopped sending.
+    // response, and so do common clients of HTTP/2 if their stream ends then. The rest of the body is
+    // therefore read and dropped first, except one that timed out: its client has stopped sending.
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
@@ -154,7 +153,9 @@ async fn answer(
         total: timeouts.body_total,
     };
     let read = sends && body::discard(&mut body, limits).await;
-    Err(RefusedCall { closing: !read || !goes_on, ..refused })
+    // A connection of HTTP/2 goes on with its other streams.
+    let closing = head.version < Version::HTTP_2 && (!read || !goes_on);
+    Err(RefusedCall { closing, ..refused })
 }
 
 async fn find_and_answer(

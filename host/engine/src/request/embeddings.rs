@@ -73,7 +73,7 @@ impl EmbeddingsRequest {
             encoding_format: if base64 { EncodingFormat::Base64 } else { EncodingFormat::Float },
             input_type: fields.text("input_type"),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
-            session_id: fields.text("session_id"),
+            session_id: fields.text("session_id").filter(|id| !id.is_empty()),
             user: fields.text("user"),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             needs: input.needs.list(),

@@ -231,6 +231,10 @@ impl<'d> JsonValue<'d> {
         Items { document: self.document, at: self.index + 1, end }
     }
 
+    pub(super) fn is_empty_list(self) -> bool {
+        self.kind() == JsonKind::Array && self.items().next().is_none()
+    }
+
     /// Keys and values of an object; empty for other kinds.
     pub(super) fn members(self) -> ObjectMembers<'d> {
         let end = if self.kind() == JsonKind::Object { self.end() } else { 0 };

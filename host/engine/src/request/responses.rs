@@ -148,9 +148,12 @@ impl ResponsesRequest {
         let models = fields.models()?;
         // The client's own input is checked before a template is expanded, so that paths in errors
         // are right.
-        let mut tally = fields.get("input").map(|input| InputTally::of(input, bounds)).transpose()?;
-        if let Some(prompt) = fields.get("prompt") {
-            expanded = prompts.expand(prompt, fields.get("input"))?;
+        let prompt = fields.get("prompt");
+        // An empty list beside a template is no input: client libraries write one for "no messages of my own".
+        let own = fields.get("input").filter(|input| prompt.is_none() || !input.is_empty_list());
+        let mut tally = own.map(|input| InputTally::of(input, bounds)).transpose()?;
+        if let Some(prompt) = prompt {
+            expanded = prompts.expand(prompt, own)?;
             whole = JsonDocument::parse(&expanded)?;
             tally = Some(InputTally::of(whole.root(), bounds)?);
             fields.set("input", whole.root());
@@ -189,7 +192,7 @@ impl ResponsesRequest {
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(JsonValue::is_true),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
             plugins,
-            session_id: fields.text("session_id"),
+            session_id: fields.text("session_id").filter(|id| !id.is_empty()),
             prompt_cache_key: fields.text("prompt_cache_key"),
             user: fields.text("user"),
             service_tier: fields.get("service_tier").map(ServiceTier::of).unwrap_or_default(),

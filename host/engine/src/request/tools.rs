@@ -251,23 +251,24 @@ impl<'d> CheckedTool<'d> {
         }
     }
 
-    /// Whether this entry offers a tool with this type (`function`, `custom` or `mcp`) and this
-    /// name. A namespace offers the tools inside it.
-    fn offers(&self, type_name: &str, name: JsonValue<'_>) -> bool {
-        let named =
-            |tool: JsonValue<'_>, member| tool.get(member).is_some_and(|own| own.text() == name.text());
-        match (&self.kind, type_name) {
-            (ToolKind::Function, "function") | (ToolKind::Custom, "custom") => named(self.value, "name"),
-            (ToolKind::Mcp, "mcp") => named(self.value, "server_label"),
-            (ToolKind::Namespace, _) => self.value.get("tools").is_some_and(|tools| {
-                tools
-                    .items()
-                    .any(|tool| tool.get("type").is_some_and(|tag| tag.is(type_name)) && named(tool, "name"))
-            }),
-            _ => false,
-        }
+    /// What a choice can name by a type (`function`, `custom` or `mcp`) and a name. A namespace offers the
+    /// tools inside it.
+    fn choices(&self) -> impl Iterator<Item = (Cow<'d, str>, Cow<'d, str>)> {
+        let (member, namespace) = match self.kind {
+            ToolKind::Function | ToolKind::Custom => (Some("name"), None),
+            ToolKind::Mcp => (Some("server_label"), None),
+            ToolKind::Namespace => (None, self.value.get("tools")),
+            _ => (None, None),
+        };
+        let choice = |tool: JsonValue<'d>, member| Some((tool.get("type")?.text(), tool.get(member)?.text()));
+        let inside = namespace.into_iter().flat_map(JsonValue::items);
+        let own = member.and_then(|member| choice(self.value, member));
+        own.into_iter().chain(inside.filter_map(move |tool| choice(tool, "name")))
     }
 }
+
+/// What a choice can name: types with names.
+type Choices<'d> = BTreeSet<(Cow<'d, str>, Cow<'d, str>)>;
 
 impl ToolChoice {
     /// Whether the choice depends on web search: it names a search, or `tools` has nothing else
@@ -317,18 +318,29 @@ impl ToolChoice {
         if value.kind() != JsonKind::Object {
             return Err(value.mistyped("a string or an object"));
         }
+        let offered: Option<Choices<'_>> =
+            complete.then(|| tools.iter().flat_map(CheckedTool::choices).collect());
+        match TOOLS.tag_of(value)?.is("allowed_tools") {
+            true => Self::allowed(value, offered.as_ref()),
+            false => Self::one(value, offered.as_ref()),
+        }
+    }
+
+    /// A choice of one tool.
+    fn one(value: JsonValue<'_>, offered: Option<&Choices<'_>>) -> Result<Self, InvalidRequest> {
         let tag = TOOLS.tag_of(value)?;
         let type_name = tag.text();
         let find = |member: &str| {
             let name = member_text(value, member)?;
-            if complete && !tools.iter().any(|tool| tool.offers(&type_name, name)) {
+            let wanted = (type_name.clone(), name.text());
+            if offered.is_some_and(|offered| !offered.contains(&wanted)) {
                 let message = format!(
                     "names a tool of type {type_name} that is not in tools: \"{}\"",
                     quoted(&name.text())
                 );
                 return Err(name.invalid(message));
             }
-            Ok(name.text().into_owned())
+            Ok(wanted.1.into_owned())
         };
         match type_name.as_ref() {
             "function" => find("name").map(Self::Function),
@@ -339,7 +351,6 @@ impl ToolChoice {
                 name.map_or(Ok(()), |name| TEXT.check(name))?;
                 Ok(Self::Mcp { server_label, name: name.map(|name| name.text().into_owned()) })
             }
-            "allowed_tools" => Self::allowed(value),
             other => {
                 let known = TOOLS.variants.iter().any(|(name, _)| *name == other);
                 if known || other == "tool_search" || split_prefix(other).is_some() {
@@ -350,7 +361,8 @@ impl ToolChoice {
         }
     }
 
-    fn allowed(value: JsonValue<'_>) -> Result<Self, InvalidRequest> {
+    /// A choice among several tools. Each of them has the form of a choice of this tool alone.
+    fn allowed(value: JsonValue<'_>, offered: Option<&Choices<'_>>) -> Result<Self, InvalidRequest> {
         let mode = member_text(value, "mode")?;
         ValueRule::OneOf(&["auto", "required"]).check(mode)?;
         let Some(tools) = value.get("tools") else {
@@ -358,11 +370,7 @@ impl ToolChoice {
         };
         ValueRule::List { of: &OPEN_OBJECT, min: 1, max: TOOLS_MAX }.check(tools)?;
         for tool in tools.items() {
-            TOOLS.tag_of(tool)?;
-            ["name", "server_label"]
-                .iter()
-                .filter_map(|name| tool.get(name))
-                .try_for_each(|it| TEXT.check(it))?;
+            Self::one(tool, offered)?;
         }
         Ok(Self::Allowed { required: mode.is("required"), tools: Bytes::from(tools.compact()) })
     }

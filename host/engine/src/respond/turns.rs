@@ -140,6 +140,8 @@ impl ResponseRun {
                 assembler.next_turn(&candidate.model, &candidate.tier);
                 Ok(TurnStep::Turn(answering))
             }
+            // The answer is only read on for its usage. Dropping the entry records that the client has left.
+            Err(_) if self.run.deadline.has_left() => Ok(TurnStep::Gone),
             Err(_) if self.run.deadline.is_over() => self.late(),
             // The results of the tools no longer fit into the context: the response ends as
             // incomplete.

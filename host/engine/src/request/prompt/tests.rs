@@ -66,6 +66,10 @@ fn a_template_without_input_is_accepted() {
     let request = parse(&json!({"model": "m", "prompt": {"id": "greet", "version": "1"}})).unwrap();
     assert_eq!((request.facts.turns, request.input_tokens), (1, 1));
     assert_eq!(parse(&json!({"model": "m"})).unwrap_err().to_string(), "input is required");
+    let greeting = messages(json!({"id": "greet", "version": "1"}), json!([]));
+    assert_eq!(greeting, json!([message("developer", &json!([text("Old.")]))]), "an empty list is no input");
+    let empty = parse(&json!({"model": "m", "input": []})).unwrap_err();
+    assert_eq!(empty.to_string(), "input must hold at least 1 item");
 }
 
 #[test]

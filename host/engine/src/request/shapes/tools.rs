@@ -65,7 +65,7 @@ pub(super) const USER_LOCATION: ValueRule = ValueRule::Object(&Shape::of(&[
 ]));
 
 pub(super) const SEARCH_ENGINE: ValueRule =
-    ValueRule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity"]);
+    ValueRule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity", "searxng", "brave"]);
 
 const WEB_SEARCH: Shape = Shape::of(&[
     optional("engine", SEARCH_ENGINE),

@@ -259,6 +259,19 @@ fn faulty_tool_choices_are_refused_by_path() {
             json!({"type": "allowed_tools", "mode": "auto", "tools": [{"name": "f"}]}),
             "tool_choice.tools[0].type is required",
         ),
+        (
+            json!({"type": "allowed_tools", "mode": "auto",
+                "tools": [{"type": "function", "name": "f"}, {"type": "function", "name": "g"}]}),
+            "tool_choice.tools[1].name names a tool of type function that is not in tools: \"g\"",
+        ),
+        (
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "x"}]}),
+            "tool_choice.tools[0].server_label names a tool of type mcp that is not in tools: \"x\"",
+        ),
+        (
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "allowed_tools"}]}),
+            "tool_choice.tools[0].type names an unknown tool choice: \"allowed_tools\"",
+        ),
     ];
     for (choice, message) in table {
         let body = body_with(&json!({"tools": [{"type": "function", "name": "f"}], "tool_choice": choice}));
