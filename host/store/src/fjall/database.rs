@@ -3,7 +3,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
+use fjall::compaction::Leveled;
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
 use super::versions;
@@ -16,6 +18,11 @@ use crate::seal::StoreKeys;
 const MEMTABLE_BYTES: u64 = 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+/// The size of a table of usage rows and audit records. Each new table has the marker of its last commit besides
+/// newer rows, so it overlaps all tables of the first level and is merged with all of them. That level has four
+/// times this size, and further rows wait in memory meanwhile: with the engine's 64 MiB, memory and written bytes
+/// grew with the store.
+const LOG_TABLE_BYTES: u64 = 8 * 1024 * 1024;
 /// Values of this size and more are stored outside the tree, so that compaction does not copy them
 /// repeatedly.
 const SEPARATED_BYTES_MIN: u32 = 4 * 1024;
@@ -60,7 +67,8 @@ impl Database {
         let keys = engine.keyspace(KEYS, small)?;
         let meta = engine.keyspace(META, small)?;
         let values = engine.keyspace("values", separated)?;
-        let log = engine.keyspace("log", small)?;
+        let leveled = Leveled::default().with_table_target_size(LOG_TABLE_BYTES);
+        let log = engine.keyspace("log", || small().compaction_strategy(Arc::new(leveled)))?;
         Ok(Database { engine, keys, meta, values, log })
     }
 
