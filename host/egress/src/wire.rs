@@ -151,19 +151,19 @@ impl Wire {
 #[derive(Clone)]
 pub(crate) struct SharedSender {
     sender: http2::SendRequest<Full<Bytes>>,
-    /// Counts the clones. True once the server has refused a request with GOAWAY: it takes no
-    /// further ones on this connection.
-    holders: Arc<AtomicBool>,
+    /// Whether the server has refused a request with GOAWAY: it takes no further ones on this
+    /// connection. Each request holds a clone, so the references count the requests.
+    has_gone_away: Arc<AtomicBool>,
 }
 
 impl SharedSender {
     pub(crate) fn new(sender: http2::SendRequest<Full<Bytes>>) -> Self {
-        Self { sender, holders: Arc::default() }
+        Self { sender, has_gone_away: Arc::default() }
     }
 
     /// Returns whether the connection takes no more requests.
     pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed() || self.holders.load(Ordering::Relaxed)
+        self.sender.is_closed() || self.has_gone_away.load(Ordering::Relaxed)
     }
 
     /// Returns whether one more request could have to wait for another one to end. The count is
@@ -174,7 +174,7 @@ impl SharedSender {
 
     /// Number of requests that run, when called on the pool's own clone.
     pub(crate) fn requests(&self) -> usize {
-        Arc::strong_count(&self.holders) - 1
+        Arc::strong_count(&self.has_gone_away) - 1
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -192,7 +192,7 @@ impl SharedSender {
             None => Err(error.into()),
             Some(refusal) => {
                 if refusal.is_go_away() {
-                    self.holders.store(true, Ordering::Relaxed);
+                    self.has_gone_away.store(true, Ordering::Relaxed);
                 }
                 Err(Unanswered::Refused(copy))
             }

@@ -59,14 +59,19 @@ async fn exchanges_share_an_http2_connection() {
 /// More than the HTTP/2 flow control lets through if the answer is not read.
 static LONG: [u8; 4 << 20] = [b' '; 4 << 20];
 
-#[tokio::test]
-async fn request_beyond_the_stream_limit_gets_another_connection() {
+/// A server that answers with [`LONG`] over HTTP/2.
+async fn long_over_http2() -> (Server, Egress, Origin) {
     let authority = Authority::new();
     let long = |_: &_| Response::new(Full::from(&LONG[..]));
     let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
     let origin = origin(&format!("https://api.test:{}/v1", server.address.port()));
     let config = EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) };
-    let egress = egress(&config);
+    (server, egress(&config), origin)
+}
+
+#[tokio::test]
+async fn request_beyond_the_stream_limit_gets_another_connection() {
+    let (server, egress, origin) = long_over_http2().await;
     let mut unread = Vec::new();
     for _ in 0..STREAMS_MAX {
         unread.push(egress.send(request(&origin)).await.unwrap());
@@ -88,12 +93,7 @@ async fn ask_for_heads(egress: &Egress, origin: &Origin, times: usize) {
 /// All bodies together are longer than the HTTP library's own window for a connection.
 #[tokio::test]
 async fn unread_answers_hold_up_no_other_one_on_their_connection() {
-    let authority = Authority::new();
-    let long = |_: &_| Response::new(Full::from(&LONG[..]));
-    let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
-    let origin = origin(&format!("https://api.test:{}/v1", server.address.port()));
-    let config = EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) };
-    let egress = egress(&config);
+    let (server, egress, origin) = long_over_http2().await;
     let limits = ExchangeLimits { body_bytes_max: LONG.len() as u64, ..LIMITS };
     let mut unread = Vec::new();
     for _ in 1..STREAMS_MAX {
