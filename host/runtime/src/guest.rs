@@ -98,7 +98,7 @@ pub(crate) fn store(
     account: &Arc<InstanceAccount>,
     tape: Option<Arc<Tape>>,
 ) -> Store<GuestState> {
-    let services = services.within(&plugin.grant);
+    let services = services.within(&plugin.grant, &plugin.manifest);
     let (request_id, http) = (Arc::clone(&context.request_id), services.http.clone());
     let log = GuestLog::new(Arc::clone(plugin), request_id, http, tape.clone());
     let taped = tape.clone().map(|tape| Arc::new(TapedInputs(tape)) as Arc<dyn GuestInputs>);

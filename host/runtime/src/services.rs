@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::grant::Grant;
-use crate::manifest::Import;
+use crate::manifest::{Import, Manifest, ToolTable};
 use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, ScratchError, ToolCallError};
 
 pub use crate::bindings::exchange::{HttpBody, HttpExchange, Opening};
@@ -143,7 +143,7 @@ pub struct Services {
     pub catalog: Option<Arc<dyn ModelListing>>,
     /// For `request`.
     pub request: Option<Arc<dyn RequestView>>,
-    /// For `deferred-tools`, only given to the tool that searches them.
+    /// For `deferred-tools`. Only the tool of the type [`ToolTable::FINDS_DEFERRED`] gets it.
     pub deferred: Option<Arc<dyn DeferredTools>>,
     /// For `scratch`: one storage per plugin and request, shared by its calls.
     pub scratch: Scratch,
@@ -154,15 +154,18 @@ pub struct Services {
 }
 
 impl Services {
-    /// Removes the capabilities of imports that are not granted.
-    pub(crate) fn within(mut self, grant: &Grant) -> Self {
+    /// Removes the capabilities of imports that a plugin is not granted, and deferred functions for all but
+    /// the tool that finds them.
+    pub(crate) fn within(mut self, grant: &Grant, manifest: &Manifest) -> Self {
         let open = |import| grant.imports.contains(&import);
+        let finds = |tool: &ToolTable| tool.tool_type == ToolTable::FINDS_DEFERRED;
+        let finds_deferred = manifest.tool.as_ref().is_some_and(finds);
         self.http = self.http.filter(|_| open(Import::Http));
         self.ask = self.ask.filter(|_| open(Import::Model));
         self.tools = self.tools.filter(|_| open(Import::ToolCall));
         self.catalog = self.catalog.filter(|_| open(Import::Catalog));
         self.request = self.request.filter(|_| open(Import::Request));
-        self.deferred = self.deferred.filter(|_| open(Import::DeferredTools));
+        self.deferred = self.deferred.filter(|_| finds_deferred && open(Import::DeferredTools));
         self
     }
 }

@@ -138,6 +138,10 @@ fn own_prefix() -> String {
 }
 
 impl ToolTable {
+    /// The type of the tool that finds functions whose loading the client deferred. No other tool gets them by
+    /// the import `deferred-tools`.
+    pub const FINDS_DEFERRED: &str = "tool_search";
+
     /// The declared item of this type.
     #[must_use]
     pub fn item(&self, item_type: &str) -> Option<&ItemTable> {

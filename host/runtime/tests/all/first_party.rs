@@ -14,10 +14,15 @@ use crate::kit::{context, runtime};
 
 /// Loads a plugin of the repository, with the host `site.test` and the import `request` granted.
 fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
+    changed(runtime, name, |manifest| manifest)
+}
+
+/// A plugin of the project, with its manifest changed.
+fn changed(runtime: &Runtime, name: &str, change: impl Fn(String) -> String) -> Arc<Plugin> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let source = PluginSource {
         name: name.into(),
-        manifest: std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap(),
+        manifest: change(std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap()),
         component: std::fs::read(folder.join(format!("{name}.wasm"))).unwrap().into(),
         digest: None,
         origin: format!("{name}.toml"),
@@ -240,6 +245,12 @@ async fn searches_see_only_the_catalog_and_deferred_tools() {
         tools.invoke(&context(), services.clone(), "tool_search", query, b"{}").await.unwrap().unwrap();
     assert_eq!(item(&output), json!({ "query": "^get_", "matches": ["get_weather"] }));
     assert_eq!(*view.0.lock().unwrap(), ["get_weather"]);
+    let other = changed(&runtime, "tool-tool-search", |manifest| {
+        manifest.replace("type = \"tool_search\"", "type = \"other_search\"")
+    });
+    let output =
+        other.invoke(&context(), services.clone(), "tool_search", query, b"{}").await.unwrap().unwrap();
+    assert_eq!(item(&output), json!({ "query": "^get_", "matches": [] }), "a tool of another type");
     let malformed =
         tools.invoke(&context(), services, "tool_search", br#"{"query":"(["}"#, b"{}").await.unwrap();
     assert!(matches!(malformed, Err(ToolError::InvalidArguments(_))));

@@ -67,7 +67,7 @@ impl RequestCapabilities {
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
-            deferred: deferred::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
+            deferred: Some(Arc::clone(&self.view) as Arc<dyn DeferredTools>),
             scratch: self.shared.scratch_of(plugin.name()),
             ..Services::default()
         }

@@ -4,10 +4,7 @@ use crate::request::RequestTool;
 
 use bytes::Bytes;
 use cofferdam_protocol::ToolKind;
-use cofferdam_runtime::Plugin;
-
-/// The tool that finds functions whose loading the client deferred.
-const FINDER: &str = "tool_search";
+use cofferdam_runtime::manifest::ToolTable;
 
 /// A function that the client defers until a tool search has found it.
 pub(super) struct Deferred {
@@ -26,10 +23,5 @@ pub(super) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
 }
 
 pub(super) fn defers(tools: &[RequestTool]) -> bool {
-    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
-}
-
-/// Whether this tool finds deferred functions.
-pub(super) fn finds_tools(plugin: &Plugin) -> bool {
-    plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
+    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == ToolTable::FINDS_DEFERRED))
 }
