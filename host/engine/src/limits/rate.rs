@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use cofferdam_store::Clock;
 
-pub use shared::{Rate, Taken};
+pub use shared::{Rate, RateKey, Taken};
 
 /// The most keys that are remembered by one limit.
 const REMEMBERED_MAX: usize = 65_536;

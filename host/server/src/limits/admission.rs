@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cofferdam_engine::limits::rate::{Quota, Rate, Standing, TooOften};
+use cofferdam_engine::limits::rate::{Quota, Rate, Standing, Taken, TooOften};
 use cofferdam_engine::{Allowance, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, InstancePermits};
 use cofferdam_store::{Clock, KeyId, SharedLimits, WorkspaceId};
@@ -159,18 +159,19 @@ impl Admission {
         let mut from_key = None;
         if let Some(quota) = Quota::of_minute(pace.requests_per_minute) {
             let taken = self.requests.take(key, quota).await;
-            from_key = taken.ok().map(|taken| (quota, taken));
-            tightest.meet(LimitedResource::RequestsPerMinute, taken.map(|taken| taken.standing))?;
+            let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);
+            tightest.meet(LimitedResource::RequestsPerMinute, standing)?;
+            from_key = taken.ok();
         }
-        let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) else { return Ok(()) };
-        // If the workspace refuses, the request already taken from the key is given back.
-        let taken = self.workspace_requests.take(workspace, quota).await;
-        if taken.is_err()
-            && let Some((quota, taken)) = from_key
-        {
-            self.requests.give_back(key, quota, taken);
+        if let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) {
+            // If the workspace refuses, or the client leaves during the wait, the unit of the key goes back.
+            let taken = self.workspace_requests.take(workspace, quota).await;
+            let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);
+            tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, standing)?;
+            taken.into_iter().for_each(Taken::keep);
         }
-        tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, taken.map(|taken| taken.standing))
+        from_key.into_iter().for_each(Taken::keep);
+        Ok(())
     }
 }
 

@@ -22,16 +22,46 @@ pub struct Rate<K> {
     shared: Option<Arc<SharedRate<K>>>,
 }
 
-/// A unit that was used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// How much is left, as far as this host knows.
-    pub standing: Standing,
+/// A unit that was taken. Dropped, it goes back to the limit, so that a request whose client leaves before all
+/// limits have admitted it uses nothing. [`Taken::keep`] makes it used.
+#[must_use]
+pub struct Taken<'a, K: RateKey> {
+    rate: &'a Rate<K>,
+    who: K,
+    quota: Quota,
+    standing: Standing,
     /// `None` for a limit of this process alone.
     source: Option<Source>,
+    is_used: bool,
 }
 
-impl<K: Eq + Hash + Copy + Display + Send + 'static> Rate<K> {
+impl<K: RateKey> Taken<'_, K> {
+    /// How much is left, as far as this host knows.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Uses the unit.
+    pub fn keep(mut self) {
+        self.is_used = true;
+    }
+}
+
+impl<K: RateKey> Drop for Taken<'_, K> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.rate.give_back(self.who, self.quota, self.source);
+        }
+    }
+}
+
+/// What tells those apart who have a limit each: the id of a key or of a workspace.
+pub trait RateKey: Eq + Hash + Copy + Display + Send + 'static {}
+
+impl<K: Eq + Hash + Copy + Display + Send + 'static> RateKey for K {}
+
+impl<K: RateKey> Rate<K> {
     /// A limit of which this process has used nothing. `name` tells the limits of one store apart.
     #[must_use]
     pub fn new(clock: &Clock, name: &'static str, shared: Option<SharedLimits>) -> Self {
@@ -42,16 +72,20 @@ impl<K: Eq + Hash + Copy + Display + Send + 'static> Rate<K> {
         Self { local: RateLimit::new(clock.clone()), shared }
     }
 
-    /// Uses one unit, if the limit allows it. A refused call uses nothing. Where hosts share the limit this may
+    /// Takes one unit, if the limit allows it. A refused call takes nothing. Where hosts share the limit this may
     /// wait for the database, for half a second at most.
     ///
     /// # Errors
     /// [`TooOften`].
-    pub async fn take(&self, who: K, quota: Quota) -> Result<Taken, TooOften> {
-        match &self.shared {
-            None => self.local.take(who, quota).map(|standing| Taken { standing, source: None }),
-            Some(shared) => shared.take(who, quota).await,
-        }
+    pub async fn take(&self, who: K, quota: Quota) -> Result<Taken<'_, K>, TooOften> {
+        let (standing, source) = match &self.shared {
+            None => (self.local.take(who, quota)?, None),
+            Some(shared) => {
+                let (standing, source) = shared.take(who, quota).await?;
+                (standing, Some(source))
+            }
+        };
+        Ok(Taken { rate: self, who, quota, standing, source, is_used: false })
     }
 
     /// Checks whether one more unit is available, without using it. Waits like [`Rate::take`].
@@ -82,9 +116,8 @@ impl<K: Eq + Hash + Copy + Display + Send + 'static> Rate<K> {
         }
     }
 
-    /// Returns the unit that [`Rate::take`] has just taken.
-    pub fn give_back(&self, who: K, quota: Quota, taken: Taken) {
-        match (&self.shared, taken.source) {
+    fn give_back(&self, who: K, quota: Quota, source: Option<Source>) {
+        match (&self.shared, source) {
             (Some(shared), Some(source)) => {
                 shared.with(who, quota, |share, terms, now_ns| share.give_back(terms, source, now_ns));
                 SharedRate::watch(shared, who, quota);
@@ -102,8 +135,8 @@ struct SharedRate<K> {
     shares: Mutex<HashMap<K, Share>>,
 }
 
-impl<K: Eq + Hash + Copy + Display + Send + 'static> SharedRate<K> {
-    async fn take(self: &Arc<Self>, who: K, quota: Quota) -> Result<Taken, TooOften> {
+impl<K: RateKey> SharedRate<K> {
+    async fn take(self: &Arc<Self>, who: K, quota: Quota) -> Result<(Standing, Source), TooOften> {
         let source = match self.with(who, quota, |share, terms, now_ns| share.take(terms, now_ns)) {
             Some(source) => source,
             None => {
@@ -122,7 +155,7 @@ impl<K: Eq + Hash + Copy + Display + Send + 'static> SharedRate<K> {
             }
         };
         let standing = self.with(who, quota, |share, terms, now_ns| share.standing(terms, now_ns));
-        Ok(Taken { standing, source: Some(source) })
+        Ok((standing, source))
     }
 
     async fn check(&self, who: K, quota: Quota) -> Result<Standing, TooOften> {

@@ -3,7 +3,9 @@ use std::time::Duration;
 use cofferdam_store::Clock;
 use proptest::prelude::*;
 
-use super::{Quota, RateLimit, Standing};
+use futures_util::FutureExt as _;
+
+use super::{Quota, Rate, RateLimit, Standing, Taken};
 
 fn limit(clock: &Clock) -> RateLimit<u32> {
     RateLimit::new(clock.clone())
@@ -19,6 +21,20 @@ fn taken(limit: &RateLimit<u32>, who: u32, quota: Quota) -> usize {
 
 fn wait_s(limit: &RateLimit<u32>, quota: Quota) -> u64 {
     limit.check(1, quota).unwrap_err().wait_s
+}
+
+#[test]
+fn a_unit_that_is_not_kept_goes_back() {
+    let rate = Rate::new(&Clock::manual(), "requests", None);
+    let quota = quota(2);
+    let take = || rate.take(1, quota).now_or_never().unwrap();
+    let (first, second) = (take().unwrap(), take().unwrap());
+    assert_eq!((second.standing().remaining, take().is_err()), (0, true));
+    drop(first);
+    second.keep();
+    assert_eq!(rate.standing(1, quota).remaining, 1);
+    take().into_iter().for_each(Taken::keep);
+    assert_eq!(rate.standing(1, quota).remaining, 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! scope and reach, whether the vault is enabled, rate limit, whether writes are enabled. A refusal
 //! by one gate reveals nothing about later gates.
 
+use cofferdam_engine::limits::rate::Taken;
 use cofferdam_store::{InternId, KeyKind, VaultId, WorkspaceId};
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri};
@@ -139,6 +140,7 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
         limit
             .take(call.principal.key().id, quota)
             .await
+            .map(Taken::keep)
             .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
     if wish.writes() && !(config.writes && workspace.vault_writes) {
