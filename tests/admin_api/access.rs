@@ -1,11 +1,12 @@
 //! Attacks on the admin listener, and signing in.
 
 use crate::kit::admin::Admin;
-use crate::kit::client::{Answer, http, read};
+use crate::kit::client::{Answer, counted_body, http, read};
 use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
+use std::sync::atomic::Ordering;
 
 fn request(host: &Host, method: Method, path: &str) -> RequestBuilder {
     http().build().unwrap().request(method, format!("{}{path}", host.admin))
@@ -21,6 +22,19 @@ async fn sign_in(host: &Host, body: &serde_json::Value) -> Answer {
             .unwrap(),
     )
     .await
+}
+
+#[tokio::test]
+async fn over_http_2_a_refusal_comes_after_the_body_of_its_request() {
+    let host = Setup::new().start();
+    let client = http().http2_prior_knowledge().build().unwrap();
+    for (path, status) in [("session", 413), ("playground", 401)] {
+        let (body, taken) = counted_body(16);
+        let request = client.post(format!("{}/admin/v1/{path}", host.admin)).body(body);
+        let answer = read(request.header("content-type", "application/json").send().await.unwrap()).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+        assert_eq!(taken.load(Ordering::Relaxed), 16, "{path}: the rest is not read");
+    }
 }
 
 async fn status_with(host: &Host, token: &str) -> u16 {

@@ -6,8 +6,7 @@ use crate::kit::host::Setup;
 use crate::kit::raw::{Raw, post_head};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 #[tokio::test]
 async fn a_body_that_is_declared_too_long_is_not_read() {
@@ -24,22 +23,15 @@ async fn a_body_that_is_declared_too_long_is_not_read() {
 /// Common clients of HTTP/2, such as those of curl and Python, lose an answer whose stream ends while they send.
 #[tokio::test]
 async fn over_http_2_a_refusal_comes_after_the_body_of_its_request() {
-    const PIECES: usize = 64;
     let host = Setup::new().start();
     let client = http().http2_prior_knowledge().build().unwrap();
     for (path, key, status) in [("/responses", "wrong", 401), ("/nothing", host.key.as_str(), 404)] {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&taken);
-        let pieces = (0..PIECES).map(move |_| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, std::io::Error>(vec![b' '; 64 << 10])
-        });
+        let (body, taken) = client::counted_body(64);
         let request = client.post(format!("{}{path}", host.base)).bearer_auth(key);
         let request = request.header("content-type", "application/json");
-        let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
         let answer = client::read(request.body(body).send().await.unwrap()).await;
         assert_eq!(answer.status, status, "{}", answer.text);
-        assert_eq!(taken.load(Ordering::Relaxed), PIECES, "{path}: the rest is not read");
+        assert_eq!(taken.load(Ordering::Relaxed), 64, "{path}: the rest is not read");
     }
 }
 

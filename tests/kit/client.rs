@@ -3,6 +3,8 @@
 use super::host::Host;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long a response may take before a test fails.
@@ -14,6 +16,17 @@ pub fn http() -> reqwest::ClientBuilder {
     rustls::crypto::ring::default_provider().install_default().ok();
     // The host closes a connection that is idle for 30 s. A client that used it at that moment would lose its request.
     reqwest::Client::builder().no_proxy().timeout(PATIENCE).pool_idle_timeout(Duration::from_secs(10))
+}
+
+/// A body of so many pieces of 64 KiB, and how many of them were taken for sending.
+pub fn counted_body(pieces: usize) -> (reqwest::Body, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&taken);
+    let pieces = (0..pieces).map(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, std::io::Error>(vec![b' '; 64 << 10])
+    });
+    (reqwest::Body::wrap_stream(futures_util::stream::iter(pieces)), taken)
 }
 
 /// A builder of clients that trust the certificate of this host.

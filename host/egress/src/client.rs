@@ -256,19 +256,19 @@ impl Client {
         let mut connecting = None;
         let mut is_repeated = false;
         loop {
-            let (line, is_new) = match self.pool.take(key) {
-                Some(line) => (line, false),
+            let (connection, is_new) = match self.pool.take(key) {
+                Some(connection) => (connection, false),
                 None => {
                     let began = Instant::now();
-                    let line = self.dial(key, uri.clone()).await?;
+                    let connection = self.dial(key, uri.clone()).await?;
                     connecting = Some(began.elapsed());
-                    (line, true)
+                    (connection, true)
                 }
             };
             // Set before sending: if this future is dropped during the send, the server may have
             // seen the request.
             is_sent.store(true, Ordering::Relaxed);
-            let answered = match line {
+            let answered = match connection {
                 UpstreamConnection::Own(mut wire) => {
                     for_one(&mut request, &uri, host);
                     wire.send(request).await.map(|answer| (answer, UpstreamConnection::Own(wire)))
@@ -280,9 +280,9 @@ impl Client {
                 }
             };
             match answered {
-                Ok((answer, line)) => {
+                Ok((answer, connection)) => {
                     let (head, body) = answer.into_parts();
-                    return Ok((head, Exchange { body, line }, connecting));
+                    return Ok((head, Exchange { body, connection }, connecting));
                 }
                 Err(Unanswered::Unsent(unsent)) if !is_new => request = unsent,
                 Err(Unanswered::Refused(refused)) if !is_repeated => {
@@ -299,11 +299,11 @@ impl Client {
     /// took, if there was none.
     pub(crate) async fn connect(&self, key: &Arc<str>, uri: Uri) -> Result<Option<Duration>, Error> {
         let began = Instant::now();
-        let (line, connecting) = match self.pool.take(key) {
-            Some(line) => (line, None),
+        let (connection, connecting) = match self.pool.take(key) {
+            Some(connection) => (connection, None),
             None => (self.dial(key, uri).await?, Some(began.elapsed())),
         };
-        if let UpstreamConnection::Own(wire) = line {
+        if let UpstreamConnection::Own(wire) = connection {
             self.pool.keep(key, wire);
         }
         Ok(connecting)
@@ -312,11 +312,11 @@ impl Client {
     /// Opens a new connection. Boxed because it is rare: its large future is not part of every
     /// request's future.
     async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<UpstreamConnection, Error> {
-        let line = Box::pin(self.dialler.dial(uri)).await?;
-        if let UpstreamConnection::Shared(shared) = &line {
+        let connection = Box::pin(self.dialler.dial(uri)).await?;
+        if let UpstreamConnection::Shared(shared) = &connection {
             self.pool.share(key, shared);
         }
-        Ok(line)
+        Ok(connection)
     }
 }
 

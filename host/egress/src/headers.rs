@@ -104,9 +104,9 @@ pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -
 /// too: scrubbing may have changed the body (egress rule R18).
 pub(crate) fn may_be_read(name: &HeaderName, with_secret: bool) -> bool {
     let of_the_body = ["etag", "digest", "content-digest", "repr-digest", "content-md5"];
-    let of_the_line = ["www-authenticate", "authentication-info", "alt-svc", "content-encoding"];
+    let of_the_connection = ["www-authenticate", "authentication-info", "alt-svc", "content-encoding"];
     let name = name.as_str();
-    let is_hidden = is_connection(name) || of_the_line.contains(&name);
+    let is_hidden = is_connection(name) || of_the_connection.contains(&name);
     let is_stale = with_secret && of_the_body.contains(&name);
     !is_hidden && !is_stale
 }

@@ -66,14 +66,14 @@ impl ConnectionPool {
     /// any thread. So surplus connections reach the idle limit.
     pub(crate) fn take(&self, origin: &str) -> Option<UpstreamConnection> {
         loop {
-            let mut line = self.kept().origins.get_mut(origin)?.take()?;
+            let mut connection = self.kept().origins.get_mut(origin)?.take()?;
             // Checked outside of the lock because it reads from the socket.
-            let is_ready = match &mut line {
+            let is_ready = match &mut connection {
                 UpstreamConnection::Own(wire) => wire.is_ready(),
                 UpstreamConnection::Shared(_) => true,
             };
             if is_ready {
-                return Some(line);
+                return Some(connection);
             }
         }
     }
@@ -84,9 +84,9 @@ impl ConnectionPool {
             return;
         }
         let mut kept = self.kept();
-        let Some(lines) = kept.lines(origin) else { return };
-        if lines.own.len() < IDLE_MAX {
-            lines.own.push_back(IdleWire { since: Instant::now(), user: current_scheduler(), wire });
+        let Some(connections) = kept.connections(origin) else { return };
+        if connections.own.len() < IDLE_MAX {
+            connections.own.push_back(IdleWire { since: Instant::now(), user: current_scheduler(), wire });
         }
         self.sweep_from_now_on(&mut kept);
     }
@@ -94,10 +94,14 @@ impl ConnectionPool {
     /// Lets other requests use a new connection, unless this thread has another one with room.
     pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &SharedSender) {
         let mut kept = self.kept();
-        let Some(lines) = kept.lines(origin) else { return };
+        let Some(connections) = kept.connections(origin) else { return };
         let runner = current_scheduler();
-        if !lines.shared.iter().any(|kept| kept.runner == runner && !kept.sender.is_full()) {
-            lines.shared.push(SharedConnection { used: Instant::now(), runner, sender: shared.clone() });
+        if !connections.shared.iter().any(|kept| kept.runner == runner && !kept.sender.is_full()) {
+            connections.shared.push(SharedConnection {
+                used: Instant::now(),
+                runner,
+                sender: shared.clone(),
+            });
         }
         self.sweep_from_now_on(&mut kept);
     }
@@ -149,7 +153,7 @@ impl OriginConnections {
 
 impl KeptConnections {
     /// The connections to an origin. `None` if the pool already has [`ORIGINS_MAX`] other origins.
-    fn lines(&mut self, origin: &Arc<str>) -> Option<&mut OriginConnections> {
+    fn connections(&mut self, origin: &Arc<str>) -> Option<&mut OriginConnections> {
         if self.origins.len() >= ORIGINS_MAX && !self.origins.contains_key(origin) {
             return None;
         }
@@ -158,14 +162,14 @@ impl KeptConnections {
 
     /// Closes connections that are idle for too long. Returns false if none is left.
     fn close_idle(&mut self) -> bool {
-        self.origins.retain(|_, lines| {
-            while lines.own.front().is_some_and(|idle| idle.since.elapsed() > IDLE) {
-                lines.own.pop_front();
+        self.origins.retain(|_, connections| {
+            while connections.own.front().is_some_and(|idle| idle.since.elapsed() > IDLE) {
+                connections.own.pop_front();
             }
             // Dropping the pool's clone does not end running requests: each holds a clone of its
             // own.
-            lines.shared.retain(|kept| kept.used.elapsed() <= IDLE && !kept.sender.is_closed());
-            !lines.own.is_empty() || !lines.shared.is_empty()
+            connections.shared.retain(|kept| kept.used.elapsed() <= IDLE && !kept.sender.is_closed());
+            !connections.own.is_empty() || !connections.shared.is_empty()
         });
         self.is_swept = !self.origins.is_empty();
         self.is_swept

@@ -176,8 +176,11 @@ impl ReplyBody {
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
         let upstream = self.upstream.take();
-        if let (Ok(()), Some(Exchange { line: UpstreamConnection::Own(wire), .. }), Some((pool, origin))) =
-            (how, upstream, &self.home)
+        if let (
+            Ok(()),
+            Some(Exchange { connection: UpstreamConnection::Own(wire), .. }),
+            Some((pool, origin)),
+        ) = (how, upstream, &self.home)
         {
             pool.keep(origin, wire);
         }

@@ -256,7 +256,7 @@ impl Wake for Relay {
 /// The body of an answer, and the connection that it arrives on.
 pub(crate) struct Exchange {
     pub(crate) body: Incoming,
-    pub(crate) line: UpstreamConnection,
+    pub(crate) connection: UpstreamConnection,
 }
 
 /// The connection broke before the body was complete.
@@ -268,9 +268,9 @@ impl Exchange {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BrokenBody>>> {
-        let Self { body, line } = self;
+        let Self { body, connection } = self;
         let mut body = Pin::new(body);
-        let frame = match line {
+        let frame = match connection {
             UpstreamConnection::Shared(_) => ready!(body.poll_frame(context)),
             UpstreamConnection::Own(wire) => {
                 match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {

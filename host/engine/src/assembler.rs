@@ -101,7 +101,7 @@ pub struct Assembler {
     /// The text of the model so far, when a conversation is compacted.
     summary: Option<String>,
     /// Calls of this turn that the client must approve and whose arguments are still arriving.
-    asking: Vec<StreamedCall>,
+    for_approval: Vec<StreamedCall>,
     /// The index of the first item of this turn.
     turn_start: usize,
     /// Annotations from tools that no text has received yet.
@@ -128,7 +128,7 @@ impl Assembler {
             served: None,
             told: None,
             summary: None,
-            asking: Vec::new(),
+            for_approval: Vec::new(),
             turn_start: 0,
             next_annotations: Vec::new(),
             is_ending: false,
@@ -368,7 +368,7 @@ impl Assembler {
     }
 
     fn start_call(&mut self, start: CallStart, custom: bool) -> Result<(), Malformed> {
-        if self.open_call(start.key).is_some() || self.is_asking(start.key) {
+        if self.open_call(start.key).is_some() || self.waits_for_approval(start.key) {
             return Err(Malformed::UnknownCall);
         }
         let served = self.call_item(&start).filter(|_| !custom);
@@ -425,7 +425,7 @@ impl Assembler {
     }
 
     fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
-        if self.end_asking(key)? {
+        if self.end_call_for_approval(key)? {
             return Ok(());
         }
         let Some(index) = self.open_call(key) else { return Ok(()) };

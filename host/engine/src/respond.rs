@@ -94,9 +94,9 @@ impl Engine {
         self.parts.defaults.apply(&caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let id = format!("resp_{hex}");
-        let asking = QuestionScope::of_client(&request, &id);
+        let questions = QuestionScope::of_client(&request, &id);
         let scope = RequestScope::new(Arc::clone(self), caller, options, &id, timeline);
-        let mut response = ResponseRun::open(scope, request, hex.to_owned(), asking, deadline).await?;
+        let mut response = ResponseRun::open(scope, request, hex.to_owned(), questions, deadline).await?;
         let ResponsesRequest { session_id, user, trace, .. } = &*response.job.request;
         response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
         Ok(response)
@@ -116,7 +116,7 @@ impl Engine {
         self: Arc<Self>,
         caller: Caller,
         mut request: ResponsesRequest,
-        asking: QuestionScope,
+        questions: QuestionScope,
         time: Duration,
         timeline: Timeline,
     ) -> Result<Vec<u8>, Refusal> {
@@ -127,9 +127,9 @@ impl Engine {
         self.parts.defaults.apply(&caller.workspace, plugins)?;
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
         let scope =
-            RequestScope::new(self, caller, RespondOptions::default(), asking.response_id(), timeline);
+            RequestScope::new(self, caller, RespondOptions::default(), questions.response_id(), timeline);
         let (request, deadline) = (Box::new(request), Deadline::new(time));
-        let response = ResponseRun::open(scope, request, random_hex(), asking, deadline).await?;
+        let response = ResponseRun::open(scope, request, random_hex(), questions, deadline).await?;
         Box::pin(response.answer()).await
     }
 }
@@ -144,7 +144,7 @@ struct Job {
     /// What the calls of its plugins share.
     shared: Option<SharedPluginState>,
     /// The scope of the questions that its plugins ask.
-    asking: QuestionScope,
+    questions: QuestionScope,
     /// What was sent upstream, if the client asked to see it.
     echo: Option<Echo>,
     /// See [`ResponseAttempt::foreign_seals`](attempt::ResponseAttempt).
@@ -162,9 +162,9 @@ struct Job {
 
 impl Job {
     fn plugin_scope(&self) -> PluginScope<'_> {
-        let Self { scope, shared, asking, .. } = self;
+        let Self { scope, shared, questions, .. } = self;
         let RequestScope { engine, caller, context, timeline, .. } = &**scope;
-        PluginScope { engine, caller, context, shared, asking, timeline }
+        PluginScope { engine, caller, context, shared, questions, timeline }
     }
 }
 
@@ -184,15 +184,15 @@ impl ResponseRun {
         scope: Arc<RequestScope>,
         request: Box<ResponsesRequest>,
         hex: String,
-        asking: QuestionScope,
+        questions: QuestionScope,
         deadline: Deadline,
     ) -> Result<Box<Self>, Refusal> {
         let engine = &scope.engine;
         let mut hooks = engine.hooks(&request)?;
-        hooks.retain(|hook| !asking.is_asked_by(hook.name()));
+        hooks.retain(|hook| !questions.is_asked_by(hook.name()));
         let requested = request.models.first().map_or("", String::as_str);
         let trace = scope.trace(requested, &request.provider, || engine.router_entry(&request));
-        let (kind, account) = (UsageKind::Responses, asking.account());
+        let (kind, account) = (UsageKind::Responses, questions.account());
         let run = Run::open(&scope, kind, request.stream, account, trace, deadline).await?;
         let job = Job {
             shared: (!hooks.is_empty()).then(SharedPluginState::default),
@@ -201,7 +201,7 @@ impl ResponseRun {
             request,
             hooks,
             hex,
-            asking,
+            questions,
             foreign_seals: AtomicUsize::new(0),
             tools: None,
             chosen_models: None,

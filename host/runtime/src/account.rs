@@ -10,14 +10,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll as Polled;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::UpdateDeadline;
 
-use crate::fairness::InLine;
+use crate::fairness::ToolQueuePlace;
 use crate::schedule::PerThread;
 
 /// Upper limit of the time that is charged for a slice measured by the wall clock.
@@ -66,10 +66,10 @@ pub(crate) struct InstanceAccount {
     turn: Mutex<Option<OwnedSemaphorePermit>>,
     /// The owner's queue that a tool call waits in. The call gives up its turn while it waits for
     /// something other than the processor.
-    line: Option<Arc<InLine>>,
+    queue_place: Option<Arc<ToolQueuePlace>>,
     /// The guest was interrupted at a tick and continues when it gets a turn.
     interrupted: AtomicBool,
-    poll: Mutex<Poll>,
+    poll: Mutex<PollStart>,
     call_limit_ns: AtomicU64,
     call_spent_ns: AtomicU64,
     total_limit_ns: u64,
@@ -84,7 +84,7 @@ pub(crate) struct InstanceAccount {
 
 /// The start of the current poll.
 #[derive(Clone, Copy)]
-struct Poll {
+struct PollStart {
     wall: Instant,
     /// The thread's CPU time. Read only for calls that ran longer than a tick.
     cpu: Option<Duration>,
@@ -94,13 +94,13 @@ struct Poll {
 
 impl InstanceAccount {
     /// An account for an instance whose calls together may take `total` of processor time.
-    pub(crate) fn new(turns: Arc<Turns>, total: Duration, line: Option<Arc<InLine>>) -> Self {
+    pub(crate) fn new(turns: Arc<Turns>, total: Duration, queue_place: Option<Arc<ToolQueuePlace>>) -> Self {
         Self {
             turns,
             turn: Mutex::new(None),
-            line,
+            queue_place,
             interrupted: AtomicBool::new(false),
-            poll: Mutex::new(Poll { wall: Instant::now(), cpu: None, beside: Duration::ZERO }),
+            poll: Mutex::new(PollStart { wall: Instant::now(), cpu: None, beside: Duration::ZERO }),
             call_limit_ns: AtomicU64::new(0),
             call_spent_ns: AtomicU64::new(0),
             total_limit_ns: nanoseconds(total),
@@ -126,7 +126,7 @@ impl InstanceAccount {
         self.call_spent_ns.store(0, Ordering::Relaxed);
         self.long.store(false, Ordering::Relaxed);
         let mut charged = pin!(async {
-            self.line_up().await;
+            self.enter_tool_queue().await;
             let charged = poll_fn(|context| {
                 self.enter();
                 let polled = Pin::new(&mut call).poll(context);
@@ -140,10 +140,10 @@ impl InstanceAccount {
         });
         // Most calls end in the first poll and need no timer. A first poll without an answer has
         // taken a tick at most.
-        let at_once = poll_fn(|context| Polled::Ready(charged.as_mut().poll(context))).await;
+        let at_once = poll_fn(|context| Poll::Ready(charged.as_mut().poll(context))).await;
         let answer = match at_once {
-            Polled::Ready(answer) => Some(answer),
-            Polled::Pending => tokio::time::timeout(budget.wall, charged).await.ok(),
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => tokio::time::timeout(budget.wall, charged).await.ok(),
         };
         if answer.is_none() {
             // A guest that waits for a turn does not choose for how long.
@@ -231,7 +231,7 @@ impl InstanceAccount {
 
     fn enter(&self) {
         let cpu = self.long.load(Ordering::Relaxed).then(thread_cpu_time);
-        *lock(&self.poll) = Poll { wall: Instant::now(), cpu, beside: Duration::ZERO };
+        *lock(&self.poll) = PollStart { wall: Instant::now(), cpu, beside: Duration::ZERO };
     }
 
     fn leave(&self) {
@@ -243,19 +243,19 @@ impl InstanceAccount {
     }
 
     /// Waits until the other tool calls of the same owner leave this one a turn.
-    async fn line_up(&self) {
-        if let Some(line) = &self.line {
-            line.enter().await;
+    async fn enter_tool_queue(&self) {
+        if let Some(queue_place) = &self.queue_place {
+            queue_place.enter().await;
         }
     }
 
     /// Gives the owner's turn to its next tool call if the guest waits for a host or a model. A
     /// guest that was only interrupted keeps it.
     fn step_aside(&self) {
-        if let Some(line) = &self.line
+        if let Some(queue_place) = &self.queue_place
             && !self.is_interrupted()
         {
-            line.leave();
+            queue_place.leave();
         }
     }
 
@@ -284,7 +284,7 @@ impl InstanceAccount {
 /// would be free each time, and a hundred spinning guests would delay every other task by a hundred
 /// slices. Without the yield, timers and sockets would not be polled between two slices.
 async fn wait_for_turn(account: Arc<InstanceAccount>) {
-    account.line_up().await;
+    account.enter_tool_queue().await;
     // The semaphore is never closed. If it were, running without a turn is safer than never
     // running.
     let turn = Arc::clone(account.turns.0.here()).acquire_owned().await.ok();
@@ -380,12 +380,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_tool_call_keeps_its_turn_when_interrupted_but_not_while_waiting() {
-        let (lines, owner) = (Arc::new(ToolQueues::default()), Owner::new("key"));
-        let in_line = || Some(Arc::new(lines.join(&owner, 1)));
-        let account = |line| Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), LONG, line));
-        let (one, other) = (account(in_line()), account(in_line()));
+        let (queues, owner) = (Arc::new(ToolQueues::default()), Owner::new("key"));
+        let queue_place = || Some(Arc::new(queues.join(&owner, 1)));
+        let account =
+            |queue_place| Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), LONG, queue_place));
+        let (one, other) = (account(queue_place()), account(queue_place()));
         let budget = CallBudget { cpu: LONG, wall: LONG };
-        let is_next = || other.line_up().now_or_never().inspect(|()| other.step_aside()).is_some();
+        let is_next = || other.enter_tool_queue().now_or_never().inspect(|()| other.step_aside()).is_some();
         let call = async {
             assert!(!is_next(), "it runs");
             assert!(matches!(one.tick(), UpdateDeadline::YieldCustom(1, _)));

@@ -119,13 +119,13 @@ pub(crate) struct ToolQueues(Mutex<BTreeMap<Owner, (Arc<Semaphore>, usize)>>);
 
 impl ToolQueues {
     /// Adds a tool call of this owner to its queue. At most `at_once` of them run at the same time.
-    pub(crate) fn join(self: &Arc<Self>, owner: &Owner, at_once: usize) -> InLine {
-        let mut lines = self.lock();
+    pub(crate) fn join(self: &Arc<Self>, owner: &Owner, at_once: usize) -> ToolQueuePlace {
+        let mut queues = self.lock();
         let (turns, calls) =
-            lines.entry(owner.clone()).or_insert_with(|| (Arc::new(Semaphore::new(at_once)), 0));
+            queues.entry(owner.clone()).or_insert_with(|| (Arc::new(Semaphore::new(at_once)), 0));
         *calls += 1;
         let turns = Arc::clone(turns);
-        InLine { lines: Arc::clone(self), owner: owner.clone(), turns, turn: Mutex::default() }
+        ToolQueuePlace { queues: Arc::clone(self), owner: owner.clone(), turns, turn: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Owner, (Arc<Semaphore>, usize)>> {
@@ -135,14 +135,14 @@ impl ToolQueues {
 
 /// A tool call in its owner's queue. It needs a turn to run, and holds none while it waits for
 /// hosts and models.
-pub(crate) struct InLine {
-    lines: Arc<ToolQueues>,
+pub(crate) struct ToolQueuePlace {
+    queues: Arc<ToolQueues>,
     owner: Owner,
     turns: Arc<Semaphore>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl InLine {
+impl ToolQueuePlace {
     /// Waits for a turn, unless it has one.
     pub(crate) async fn enter(&self) {
         if self.turn().is_some() {
@@ -164,13 +164,13 @@ impl InLine {
     }
 }
 
-impl Drop for InLine {
+impl Drop for ToolQueuePlace {
     fn drop(&mut self) {
-        let mut lines = self.lines.lock();
-        if let Some((_, calls)) = lines.get_mut(&self.owner) {
+        let mut queues = self.queues.lock();
+        if let Some((_, calls)) = queues.get_mut(&self.owner) {
             *calls -= 1;
             if *calls == 0 {
-                lines.remove(&self.owner);
+                queues.remove(&self.owner);
             }
         }
     }
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn calls_of_one_owner_queue_and_other_owners_do_not_wait() {
-        let lines = Arc::new(ToolQueues::default());
+        let queues = Arc::new(ToolQueues::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
-        let (first, second, third) = (lines.join(&one, 1), lines.join(&one, 1), lines.join(&other, 1));
+        let (first, second, third) = (queues.join(&one, 1), queues.join(&one, 1), queues.join(&other, 1));
         assert!(first.enter().now_or_never().is_some() && third.enter().now_or_never().is_some());
         assert!(first.enter().now_or_never().is_some(), "it has its turn");
         assert!(second.enter().now_or_never().is_none());
@@ -221,6 +221,6 @@ mod tests {
         drop(second);
         assert!(first.enter().now_or_never().is_some(), "a call that ends gives its turn back");
         drop((first, third));
-        assert!(lines.lock().is_empty());
+        assert!(queues.lock().is_empty());
     }
 }

@@ -15,7 +15,7 @@ use crate::account::Turns;
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::engine::{Sandbox, Ticker};
-use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
+use crate::fairness::{Fairness, Holders, OwnerPermit, ToolQueuePlace, ToolQueues};
 use crate::guest::live::LiveInstance;
 #[cfg(debug_assertions)]
 use crate::guest_memory::GuestMemories;
@@ -49,7 +49,7 @@ pub(crate) struct Host {
     fairness: Fairness,
     /// Each owner's tool calls that run or wait for the processor, and how many of one owner may
     /// run at the same time.
-    lines: Arc<ToolQueues>,
+    tool_queues: Arc<ToolQueues>,
     tools_at_once: usize,
     instances_max: u32,
     instances_wanted: u32,
@@ -127,7 +127,7 @@ impl Host {
             turns: Arc::new(Turns::new(processors())),
             holders: Arc::default(),
             fairness: Fairness::new(sandbox.instances as usize, (streams / SHARES).max(1)),
-            lines: Arc::default(),
+            tool_queues: Arc::default(),
             tools_at_once: (processors() / 2).max(1),
             warm,
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
@@ -199,8 +199,8 @@ impl Host {
     }
 
     /// Queues a tool call behind those of the same owner.
-    pub(crate) fn line_up(&self, owner: &Owner) -> InLine {
-        self.lines.join(owner, self.tools_at_once)
+    pub(crate) fn join_tool_queue(&self, owner: &Owner) -> ToolQueuePlace {
+        self.tool_queues.join(owner, self.tools_at_once)
     }
 
     /// Takes a free slot, or ends an idle instance to get one. Call it only with a permit held.

@@ -15,7 +15,7 @@ use crate::account::{CallBudget, CallCut, InstanceAccount};
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind, TrapKind};
-use crate::fairness::InLine;
+use crate::fairness::ToolQueuePlace;
 use crate::guest::live::LiveInstance;
 use crate::guest::{self, GuestState, HOST_CALLS_MAX};
 use crate::manifest::Import;
@@ -67,12 +67,12 @@ impl Instance {
         services: Services,
     ) -> Result<Self, CallError> {
         let owner = context.owner.as_ref();
-        let line = owner.map(|owner| Arc::new(plugin.host.line_up(owner)));
-        if let Some(line) = &line {
-            line.enter().await;
+        let queue_place = owner.map(|owner| Arc::new(plugin.host.join_tool_queue(owner)));
+        if let Some(queue_place) = &queue_place {
+            queue_place.enter().await;
         }
         let claim = plugin.host.take_fair_claim(owner).ok_or_else(|| saturated(plugin))?;
-        Self::fresh(claim, plugin, context, services, line).await
+        Self::fresh(claim, plugin, context, services, queue_place).await
     }
 
     /// Takes the idle instance of an earlier call of the same owner, or creates one.
@@ -104,10 +104,10 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
-        line: Option<Arc<InLine>>,
+        queue_place: Option<Arc<ToolQueuePlace>>,
     ) -> Result<Self, CallError> {
         loop {
-            match Self::make(plugin, context, services.clone(), line.clone()).await {
+            match Self::make(plugin, context, services.clone(), queue_place.clone()).await {
                 Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
                 // Ending an idle instance frees a slot, and memories of the pool.
                 Err(StartError::PoolIsFull) if plugin.host.warm.evict() => {}
@@ -121,13 +121,13 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
-        line: Option<Arc<InLine>>,
+        queue_place: Option<Arc<ToolQueuePlace>>,
     ) -> Result<Box<LiveInstance>, StartError> {
         let compiled = plugin.compiled().await?;
         let slot = plugin.host.take_slot().ok_or(StartError::PoolIsFull)?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
-        let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, line));
+        let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, queue_place));
         let tape = plugin.tape(context, &services);
         let mut store =
             guest::store(&plugin.host.engine, plugin.profile(), context, services, &account, tape);

@@ -148,8 +148,8 @@ impl Runtime {
         Ok(Plugins { by_name: Arc::new(by_name) })
     }
 
-    /// Lets native code go that none of these plugins has, and logs whose failing calls are recorded.
-    /// They are the ones that serve from now on: plugins that are only checked are loaded, too.
+    /// Drops native code that none of these plugins uses, and logs which of them record failing calls. It is
+    /// called with the plugins that serve from now on, because plugins that are only checked are loaded too.
     pub fn retain(&self, plugins: &Plugins) {
         plugins.iter().for_each(|plugin| plugin.tell_recording());
         let installed: BTreeSet<&str> = plugins.iter().map(|plugin| plugin.digest()).collect();

@@ -42,7 +42,7 @@ pub(crate) struct App {
     /// Who may use the admin API.
     pub(crate) operators: Operators,
     /// The only way to change grants while the host serves.
-    pub(crate) desk: GrantEditor,
+    pub(crate) grants: GrantEditor,
     pub(crate) clock: Clock,
     /// What happened in the last requests.
     pub(crate) recorder: Arc<RequestRecorder>,
@@ -122,28 +122,28 @@ impl Readiness {
 impl App {
     #[must_use]
     pub(crate) fn new(
-        ground: &SharedServices,
+        services: &SharedServices,
         live: LiveConfig,
         metrics: Arc<Metrics>,
         at: Addresses,
         tls: Option<Arc<Tls>>,
-        desk: GrantEditor,
+        grants: GrantEditor,
         operators: Operators,
     ) -> Self {
         let memory_limit = MemoryLimit::find();
         Self {
-            store: ground.store.clone(),
-            runtime: ground.runtime.clone(),
-            desk,
+            store: services.store.clone(),
+            runtime: services.runtime.clone(),
+            grants,
             operators,
-            clock: ground.clock.clone(),
-            lines: ground.lines.clone(),
+            clock: services.clock.clone(),
+            lines: services.lines.clone(),
             metrics,
-            bodies: Arc::new(BodyMemory::new(&ground.clock, memory_limit.bytes())),
+            bodies: Arc::new(BodyMemory::new(&services.clock, memory_limit.bytes())),
             memory_limit,
-            rates: rate::RateLimiters::new(&ground.clock, ground.store.shared_limits().as_ref()),
-            refusals: Refusals::new(&ground.clock),
-            recorder: Arc::clone(ground.memory.recorder()),
+            rates: rate::RateLimiters::new(&services.clock, services.store.shared_limits().as_ref()),
+            refusals: Refusals::new(&services.clock),
+            recorder: Arc::clone(services.memory.recorder()),
             refused: RefusedRequests::default(),
             traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
@@ -263,7 +263,7 @@ impl App {
         for (shown, plugin) in facts.plugins.iter_mut().zip(live.engine.plugins().iter()) {
             shown.work = Some(PluginWork::of(plugin));
         }
-        installed::add_from_lock(&mut facts, &self.desk.options().data);
+        installed::add_from_lock(&mut facts, &self.grants.options().data);
         facts
     }
 }

@@ -11,7 +11,10 @@ use bytes::{Bytes, BytesMut};
 use cofferdam_runtime::{Fairness, Holders, memory};
 use cofferdam_store::{Clock, KeyId};
 use futures_util::future::poll_immediate;
+use http::header::EXPECT;
+use http::request::Parts;
 use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
@@ -240,9 +243,16 @@ where
     }
 }
 
-/// Reads and drops the rest of an unused body, so that a client that is still sending can read the
-/// response. Returns true when the end was reached and the connection can serve another request.
-pub(crate) async fn discard<B>(body: B, limits: BodyLimits) -> bool
+/// Reads and drops the rest of the body of a refused request. A client of HTTP/1 loses the response if
+/// the connection closes while it is still sending, and so do common clients of HTTP/2 if their stream
+/// ends then. Returns true when the end was reached and the connection can serve another request.
+pub(crate) async fn discard_refused(head: &Parts, body: &mut Incoming, limits: BodyLimits) -> bool {
+    // With `Expect: 100-continue` the client has not sent its body yet.
+    let waits = head.headers.contains_key(EXPECT);
+    body.is_end_stream() || (!waits && discard(body, limits).await)
+}
+
+async fn discard<B>(body: B, limits: BodyLimits) -> bool
 where
     B: http_body::Body<Data = Bytes>,
 {

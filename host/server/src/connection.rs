@@ -39,8 +39,9 @@ use crate::workers::Workers;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a connection is checked for activity. A connection without any for two rounds is
-/// closed gracefully, and after a third round at once.
+/// How often a connection is checked for activity, first when it begins. The second check in a row
+/// without activity closes it gracefully, the third at once: 30 and 60 seconds after the beginning of a
+/// connection without any request.
 const IDLE_ROUND: Duration = Duration::from_secs(30);
 /// The read buffer of a connection. Hyper refuses longer heads itself, without an error document.
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
@@ -289,7 +290,7 @@ impl Connections {
         let builder = builder(tracked, self.streams_max);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut idle = Idle::default();
-        idle.round(&running, &served);
+        idle.check(&running, &served);
         let mut notices = FuturesUnordered::from_iter([self.cutting(), self.stopping(), next_round()]);
         loop {
             tokio::select! {
@@ -306,7 +307,7 @@ impl Connections {
                     Notice::Stop => connection.as_mut().graceful_shutdown(),
                     Notice::Round => {
                         answers.end_stalled(STALL_MAX);
-                        match idle.round(&running, &served) {
+                        match idle.check(&running, &served) {
                             0 | 1 => {}
                             2 => connection.as_mut().graceful_shutdown(),
                             _ => break,
@@ -352,20 +353,20 @@ fn next_round() -> Noticed {
     Box::pin(tokio::time::sleep(IDLE_ROUND).map(|()| Notice::Round))
 }
 
-/// Counts the rounds in which a connection was idle.
+/// Counts the checks in a row that found a connection idle.
 #[derive(Default)]
 struct Idle {
-    rounds: u32,
+    checks: u32,
     served: usize,
 }
 
 impl Idle {
-    fn round(&mut self, running: &AtomicUsize, served: &AtomicUsize) -> u32 {
+    fn check(&mut self, running: &AtomicUsize, served: &AtomicUsize) -> u32 {
         let served = served.load(Ordering::Relaxed);
         let quiet = running.load(Ordering::Relaxed) == 0 && served == self.served;
         self.served = served;
-        self.rounds = if quiet { self.rounds + 1 } else { 0 };
-        self.rounds
+        self.checks = if quiet { self.checks + 1 } else { 0 };
+        self.checks
     }
 }
 
@@ -552,13 +553,13 @@ mod tests {
     fn connection_is_idle_only_while_nothing_runs_or_was_served() {
         let (running, served) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let mut idle = Idle::default();
-        assert_eq!(idle.round(&running, &served), 1);
+        assert_eq!(idle.check(&running, &served), 1);
         served.store(1, Ordering::Relaxed);
-        assert_eq!(idle.round(&running, &served), 0);
+        assert_eq!(idle.check(&running, &served), 0);
         running.store(1, Ordering::Relaxed);
-        assert_eq!(idle.round(&running, &served), 0);
+        assert_eq!(idle.check(&running, &served), 0);
         running.store(0, Ordering::Relaxed);
-        assert_eq!(idle.round(&running, &served), 1);
-        assert_eq!(idle.round(&running, &served), 2);
+        assert_eq!(idle.check(&running, &served), 1);
+        assert_eq!(idle.check(&running, &served), 2);
     }
 }

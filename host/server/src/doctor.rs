@@ -78,7 +78,7 @@ pub(crate) fn alone(
     let runtime = runtime(&config, &options.data).map_err(&mut failed).ok();
     let services = runtime.as_ref().and_then(|runtime| {
         let places = PluginPlaces::new(&options.data, arguments.folder.plugins.as_deref());
-        let built = wiring::services(&config, places, runtime, &environment, &Memory::default(), 0);
+        let built = wiring::catalog_services(&config, places, runtime, &environment, &Memory::default(), 0);
         built.map_err(|error| failed(error.into())).ok()
     });
     let has_store = config.store.database.is_some() || Store::exists(&options.data).unwrap_or(true);
@@ -114,16 +114,16 @@ pub(crate) fn alone(
 
 /// What the console asks for: nothing is sent to providers.
 pub(crate) fn of_console(app: &App) -> DoctorArguments {
-    let data_mode = mode(&app.desk.options().data);
+    let data_mode = mode(&app.grants.options().data);
     DoctorArguments { offline: true, data_mode, ..DoctorArguments::default() }
 }
 
 /// Checks the installation of the running host.
 pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<CheckFinding> {
     let live = app.live_config();
-    let options = app.desk.options();
+    let options = app.grants.options();
     // What a check reads is in its findings. The log would repeat it at every look of a console.
-    let checked = tracing::subscriber::with_default(NoSubscriber::default(), || app.desk.check_file());
+    let checked = tracing::subscriber::with_default(NoSubscriber::default(), || app.grants.check_file());
     let findings = match checked {
         Ok(()) => Vec::new(),
         Err(failure) => configuration::refused(&failure),

@@ -215,7 +215,7 @@ fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Fail
     }
     let environment = Environment::offline();
     let places = PluginPlaces::new(&options.data, folder);
-    let services = wiring::services(&config, places, &runtime, &environment, &Memory::default(), 0)?;
+    let services = wiring::catalog_services(&config, places, &runtime, &environment, &Memory::default(), 0)?;
     let mut facts = facts::of(&services.catalog, &services.plugins);
     installed::add_from_lock(&mut facts, &options.data);
     Ok(block_on(carry_out(command, None, &facts, &mut teller(options)))??)

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 
 use crate::admin;
-use crate::api::vault::doors;
+use crate::api::vault::fuzzing as vault;
 use crate::config::{Config, ConfigError};
 use crate::forwarded;
 use crate::route::Route;
@@ -26,7 +26,7 @@ struct ReadCopy {
 
 /// The body of a `PUT`. If it is accepted, it must be JSON with a value of 1 to 65,536 characters.
 pub fn put(body: &[u8]) {
-    if doors::put(body) {
+    if vault::put(body) {
         let ReadPut { value } = serde_json::from_slice(body).expect("the body is not JSON with a text");
         let characters = value.chars().count();
         assert!((1..=65_536).contains(&characters), "{characters} characters");
@@ -36,14 +36,14 @@ pub fn put(body: &[u8]) {
         // The JSON parser never passes text with anything around the string, so `unescape` may
         // refuse it.
         if let Some(said) = said.filter(|_| json.starts_with('"') && json.ends_with('"')) {
-            assert_eq!(doors::unescape(json), Some(said));
+            assert_eq!(vault::unescape(json), Some(said));
         }
     }
 }
 
 /// The body of a copy request.
 pub fn copy(body: &[u8]) {
-    let Some(names) = doors::names(body) else { return };
+    let Some(names) = vault::names(body) else { return };
     assert!((1..=100).contains(&names.len()));
     let read: ReadCopy = serde_json::from_slice(body).unwrap();
     assert_eq!(read.names, names);
@@ -52,7 +52,7 @@ pub fn copy(body: &[u8]) {
 /// The query of a list.
 pub fn query(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
-    if let Some((offset, limit)) = doors::window(text) {
+    if let Some((offset, limit)) = vault::window(text) {
         assert!(offset <= 10_000 && (1..=100).contains(&limit));
     }
 }
@@ -67,7 +67,7 @@ pub fn route(path: &[u8]) {
 
 /// The members of a request to the admin API.
 pub fn arguments(data: &[u8]) {
-    admin::doors::arguments(data);
+    admin::fuzzing::arguments(data);
 }
 
 /// The value of `Forwarded` or `X-Forwarded-For` that a trusted proxy has completed: the address that it appended

@@ -133,8 +133,15 @@ impl GrantEditor {
     ) -> Result<Plugins, Failure> {
         let config = self.parse(text, file)?;
         let places = self.places(candidate);
-        Ok(wiring::services(&config, places, &self.runtime, &self.environment, &Memory::default(), 0)?
-            .plugins)
+        Ok(wiring::catalog_services(
+            &config,
+            places,
+            &self.runtime,
+            &self.environment,
+            &Memory::default(),
+            0,
+        )?
+        .plugins)
     }
 
     /// Checks only whether the plugins can be loaded.

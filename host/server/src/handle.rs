@@ -10,7 +10,7 @@ use std::time::Duration;
 use cofferdam_engine::boxed;
 use cofferdam_store::{AuthenticationError, MemberId, Principal, RequestPurpose};
 use futures_util::FutureExt;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
@@ -34,7 +34,7 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 /// The maximum length of all headers together, in bytes. Up to twice this length the refusal is a
 /// JSON error document; beyond that, hyper refuses the head itself.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
-/// The headers of one request. Hyper itself refuses an HTTP/1 request with more than 100, without an error
+/// The maximum number of header lines of one request. Hyper itself refuses an HTTP/1 request with more than 100, without an error
 /// document; it reads up to 100 without an allocation.
 const HEADERS_MAX: usize = 96;
 
@@ -139,12 +139,7 @@ async fn answer(
     if body.is_end_stream() {
         return Err(refused);
     }
-    // With `Expect: 100-continue` the client has not sent its body yet.
-    let waits = head.headers.contains_key(EXPECT);
-    // If an HTTP/1 connection closes while the client is still sending, the client loses the
-    // response, and so do common clients of HTTP/2 if their stream ends then. The rest of the body is
-    // therefore read and dropped first, except one that timed out: its client has stopped sending.
-    let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
+    let has_stopped = matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
     let limits = body::BodyLimits {
@@ -152,7 +147,7 @@ async fn answer(
         idle: REST_IDLE.min(timeouts.body_idle),
         total: timeouts.body_total,
     };
-    let read = sends && body::discard(&mut body, limits).await;
+    let read = !has_stopped && body::discard_refused(&head, &mut body, limits).await;
     // A connection of HTTP/2 goes on with its other streams.
     let closing = head.version < Version::HTTP_2 && (!read || !goes_on);
     Err(RefusedCall { closing, ..refused })

@@ -34,14 +34,14 @@ use report::{Change, ChangeKind};
 /// # Errors
 ///
 /// The plugin or the configuration does not allow it. Nothing was changed then.
-pub(crate) fn carry_out(desk: &GrantEditor, command: &PluginCommand) -> Result<CommandOutcome, Failure> {
+pub(crate) fn carry_out(grants: &GrantEditor, command: &PluginCommand) -> Result<CommandOutcome, Failure> {
     match command {
-        PluginCommand::Grant(grant) if grant.accept => Installer::new(desk)?.accept(grant),
-        PluginCommand::Grant(grant) => desk.carry_out(grant),
-        PluginCommand::Manage(ManageCommand::Install(wanted)) => Installer::new(desk)?.install(wanted),
-        PluginCommand::Manage(ManageCommand::Update(wanted)) => Installer::new(desk)?.update(wanted),
-        PluginCommand::Manage(ManageCommand::Remove(wanted)) => Installer::new(desk)?.remove(wanted),
-        PluginCommand::Manage(ManageCommand::Rollback(wanted)) => Installer::new(desk)?.roll_back(wanted),
+        PluginCommand::Grant(grant) if grant.accept => Installer::new(grants)?.accept(grant),
+        PluginCommand::Grant(grant) => grants.carry_out(grant),
+        PluginCommand::Manage(ManageCommand::Install(wanted)) => Installer::new(grants)?.install(wanted),
+        PluginCommand::Manage(ManageCommand::Update(wanted)) => Installer::new(grants)?.update(wanted),
+        PluginCommand::Manage(ManageCommand::Remove(wanted)) => Installer::new(grants)?.remove(wanted),
+        PluginCommand::Manage(ManageCommand::Rollback(wanted)) => Installer::new(grants)?.roll_back(wanted),
         PluginCommand::List(_) | PluginCommand::Logs(_) | PluginCommand::Kit(_) => {
             Err(refusal("this command changes nothing"))
         }
@@ -64,18 +64,18 @@ impl From<InstalledError> for Failure {
 
 /// One change of the installed plugins. No other one is made meanwhile.
 struct Installer<'d> {
-    desk: &'d GrantEditor,
+    grants: &'d GrantEditor,
     files: InstalledFolder,
     lock: PluginLock,
     _turn: std::sync::MutexGuard<'d, ()>,
 }
 
 impl<'d> Installer<'d> {
-    fn new(desk: &'d GrantEditor) -> Result<Self, Failure> {
-        let turn = desk.turn();
-        let files = InstalledFolder::new(&desk.options().data);
+    fn new(grants: &'d GrantEditor) -> Result<Self, Failure> {
+        let turn = grants.turn();
+        let files = InstalledFolder::new(&grants.options().data);
         let lock = files.read_lock()?;
-        Ok(Self { desk, files, lock, _turn: turn })
+        Ok(Self { grants, files, lock, _turn: turn })
     }
 
     fn installed(&self, name: &str) -> Result<&LockedPlugin, Failure> {
@@ -99,7 +99,7 @@ impl<'d> Installer<'d> {
     /// Installs a plugin that is not installed yet. With the bytes of the installed version, its files
     /// are written again.
     fn install(&self, wanted: &InstallArguments) -> Result<CommandOutcome, Failure> {
-        let package = PluginPackage::read(self.desk, wanted.staged.as_ref())?;
+        let package = PluginPackage::read(self.grants, wanted.staged.as_ref())?;
         let name = &package.manifest.name;
         let version = package.version(&now());
         match self.lock.plugins.get(name) {
@@ -122,13 +122,13 @@ impl<'d> Installer<'d> {
         let name = &package.manifest.name;
         let current = &self.installed(name)?.current;
         self.files.put(name, current, &package.files)?;
-        let became = self.desk.tell();
+        let became = self.grants.tell();
         Ok(Change::new(name, &current.version, ChangeKind::Same).outcome(became))
     }
 
     /// Puts another version in the place of the one that serves, or holds it.
     fn update(&self, wanted: &UpdateArguments) -> Result<CommandOutcome, Failure> {
-        let package = PluginPackage::read(self.desk, wanted.staged.as_ref())?;
+        let package = PluginPackage::read(self.grants, wanted.staged.as_ref())?;
         let name = &package.manifest.name;
         let version = package.version(&now());
         let Some(installed) = self.lock.plugins.get(name) else {
@@ -204,7 +204,7 @@ impl<'d> Installer<'d> {
         tracing::info!(plugin = %name, %version, %manifest_sha256, %component_sha256, "installed");
         let granted = self.grant_of(name)?;
         let change = Change::new(name, &version, kind).with_asks(&package.manifest, &granted);
-        Ok(change.outcome(self.desk.tell()))
+        Ok(change.outcome(self.grants.tell()))
     }
 
     /// Checks what a start would load. If it would refuse it, the files of the new version are
@@ -220,7 +220,7 @@ impl<'d> Installer<'d> {
     /// Checks what a start would load with another version of a plugin, without the other plugins
     /// that it refuses: each of them is mended by an update of its own.
     fn check_update(&self, name: &str, candidate: &PluginLock) -> Result<Plugins, Failure> {
-        let (file, text) = self.desk.read_file()?;
+        let (file, text) = self.grants.read_file()?;
         let checked = self.check_beside_refused(name, candidate, &text, &file);
         if checked.is_err() {
             self.files.sweep(&self.lock);
@@ -236,7 +236,7 @@ impl<'d> Installer<'d> {
         file: &Path,
     ) -> Result<Plugins, Failure> {
         let (mut rest, mut text) = (candidate.clone(), text.to_owned());
-        let mut checked = self.desk.check(&text, file, Some(&rest));
+        let mut checked = self.grants.check(&text, file, Some(&rest));
         loop {
             let refused = match checked {
                 Ok(plugins) => return Ok(plugins),
@@ -247,20 +247,20 @@ impl<'d> Installer<'d> {
                 return Err(refused);
             };
             tracing::warn!(%refused, "a start would still be refused after this change");
-            if Config::parse(&text, file, &self.desk.options().data)?.plugins.contains_key(&other) {
+            if Config::parse(&text, file, &self.grants.options().data)?.plugins.contains_key(&other) {
                 let without = edit::remove(&text, &other);
                 text = without.map_err(|error| refusal(format!("{}: {error}", file.display())))?;
             }
-            checked = self.desk.load(&text, file, &rest);
+            checked = self.grants.load(&text, file, &rest);
         }
     }
 
     fn check(&self, candidate: &PluginLock) -> Result<Plugins, Failure> {
-        let (file, text) = self.desk.read_file()?;
-        self.desk.check(&text, &file, Some(candidate))
+        let (file, text) = self.grants.read_file()?;
+        self.grants.check(&text, &file, Some(candidate))
     }
 
-    /// Lets a lock count, and removes the files that it no longer names.
+    /// Puts a lock into force, then removes the files that it does not name.
     fn commit(&self, candidate: &PluginLock) -> Result<(), Failure> {
         self.files.commit(candidate)?;
         self.files.sweep(candidate);
@@ -274,8 +274,8 @@ impl<'d> Installer<'d> {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let (file, text) = self.desk.read_file()?;
-        Ok(Config::parse(&text, &file, &self.desk.options().data)?)
+        let (file, text) = self.grants.read_file()?;
+        Ok(Config::parse(&text, &file, &self.grants.options().data)?)
     }
 
     fn remove(&self, wanted: &RemoveArguments) -> Result<CommandOutcome, Failure> {
@@ -292,12 +292,12 @@ impl<'d> Installer<'d> {
         }
         let version = installed.current.version.clone();
         let candidate = self.candidate(name, None);
-        let (file, text) = self.desk.read_file()?;
+        let (file, text) = self.grants.read_file()?;
         let left = self.text_without(wanted, &text, &file)?;
         self.check_repair(&left, &file, &candidate)?;
         // After a crash between the two, a plugin without its table serves with no grants. One that
         // replaces a built-in plugin would not load: there the table stays until the plugin is gone.
-        let replaces = Config::parse(&text, &file, &self.desk.options().data)?
+        let replaces = Config::parse(&text, &file, &self.grants.options().data)?
             .plugins
             .get(name)
             .is_some_and(|grant| grant.replaces);
@@ -311,13 +311,13 @@ impl<'d> Installer<'d> {
             self.commit(&candidate)?;
         }
         tracing::info!(plugin = %name, %version, "removed");
-        Ok(Change::new(name, &version, ChangeKind::Removed).outcome(self.desk.tell()))
+        Ok(Change::new(name, &version, ChangeKind::Removed).outcome(self.grants.tell()))
     }
 
     /// The configuration that is left when a plugin is removed.
     fn text_without(&self, wanted: &RemoveArguments, text: &str, file: &Path) -> Result<String, Failure> {
         let name = &wanted.name;
-        let config = Config::parse(text, file, &self.desk.options().data)?;
+        let config = Config::parse(text, file, &self.grants.options().data)?;
         let Some(grant) = config.plugins.get(name) else { return Ok(text.to_owned()) };
         if wanted.grants {
             return edit::remove(text, name).map_err(|error| refusal(format!("{}: {error}", file.display())));
@@ -344,17 +344,17 @@ impl<'d> Installer<'d> {
         let (from, version) = (current.version.clone(), previous.version.clone());
         let plugin = LockedPlugin { kind, current: previous, previous: Some(current), held };
         let candidate = self.candidate(name, Some(plugin));
-        let (file, text) = self.desk.read_file()?;
+        let (file, text) = self.grants.read_file()?;
         self.check_repair(&text, &file, &candidate)?;
         self.commit(&candidate)?;
         tracing::info!(plugin = %name, %version, "rolled back");
-        Ok(Change::new(name, &version, ChangeKind::RolledBack { from }).outcome(self.desk.tell()))
+        Ok(Change::new(name, &version, ChangeKind::RolledBack { from }).outcome(self.grants.tell()))
     }
 
     /// Checks a change that may mend plugins which do not load. It is refused only if a start with
     /// the present lock would be accepted: several damaged plugins are mended one after the other.
     fn check_repair(&self, text: &str, file: &Path, candidate: &PluginLock) -> Result<(), Failure> {
-        let Err(refused) = self.desk.check(text, file, Some(candidate)) else { return Ok(()) };
+        let Err(refused) = self.grants.check(text, file, Some(candidate)) else { return Ok(()) };
         match self.check(&self.lock) {
             Ok(_) => Err(refused),
             Err(_) => {

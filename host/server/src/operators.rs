@@ -44,7 +44,7 @@ pub(crate) struct Operators {
 struct Accepted {
     token: Hash,
     codes: Vec<LoginCode>,
-    bearers: HashMap<Hash, Session>,
+    bearers: HashMap<Hash, BearerAge>,
     attempts: Attempts,
 }
 
@@ -54,12 +54,12 @@ struct LoginCode {
 }
 
 #[derive(Clone, Copy)]
-struct Session {
+struct BearerAge {
     made_ms: u64,
     used_ms: u64,
 }
 
-impl Session {
+impl BearerAge {
     fn is_over(self, now_ms: u64) -> bool {
         let over = |from_ms: u64, most: u64| now_ms.saturating_sub(from_ms) >= most;
         over(self.made_ms, BEARER_MS) || over(self.used_ms, BEARER_IDLE_MS)
@@ -155,7 +155,7 @@ impl Operators {
             let oldest = oldest.map(|(hash, _)| *hash);
             oldest.and_then(|hash| accepted.bearers.remove(&hash));
         }
-        accepted.bearers.insert(hash(text.as_bytes()), Session { made_ms: now_ms, used_ms: now_ms });
+        accepted.bearers.insert(hash(text.as_bytes()), BearerAge { made_ms: now_ms, used_ms: now_ms });
         Ok(Bearer { text, expires_in_s: BEARER_MS / 1000, idle_s: BEARER_IDLE_MS / 1000 })
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::stall::Handed;
+use crate::stall::AnswerGuard;
 
 /// The client's end of a connection.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ impl Peer {
     /// task of the request.
     pub(crate) fn begin_request(&self) -> RunningRequest {
         self.running.fetch_add(1, Ordering::Relaxed);
-        RunningRequest { running: Arc::clone(&self.running), handed: Handed::current() }
+        RunningRequest { running: Arc::clone(&self.running), answer: AnswerGuard::current() }
     }
 }
 
@@ -27,21 +27,21 @@ impl Peer {
 pub(crate) struct RunningRequest {
     running: Arc<AtomicUsize>,
     /// Over HTTP/1 the stall timer of the socket is enough; see `stall`.
-    handed: Option<Arc<Handed>>,
+    answer: Option<Arc<AnswerGuard>>,
 }
 
 impl RunningRequest {
     /// Notes that the connection asks for the next chunk of the answer.
     pub(crate) fn asked(&self) {
-        if let Some(handed) = &self.handed {
-            handed.taken();
+        if let Some(answer) = &self.answer {
+            answer.chunk_taken();
         }
     }
 
     /// Notes that a chunk was handed to the connection.
     pub(crate) fn sent(&self) {
-        if let Some(handed) = &self.handed {
-            handed.hand();
+        if let Some(answer) = &self.answer {
+            answer.chunk_handed();
         }
     }
 }

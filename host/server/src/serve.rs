@@ -104,9 +104,10 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
     let (end, ending) = ShutdownSender::new();
-    let ground = SharedServices { runtime, store: store.clone(), clock, environment, memory, ending, lines };
+    let services =
+        SharedServices { runtime, store: store.clone(), clock, environment, memory, ending, lines };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
-    let ended = control.block_on(Box::pin(serve(options, arguments, config, ground, workers, end)));
+    let ended = control.block_on(Box::pin(serve(options, arguments, config, services, workers, end)));
     drop(threads);
     // Does not wait for blocking threads, which may hang with the disk.
     control.shutdown_background();
@@ -189,13 +190,13 @@ async fn serve(
     options: &Options,
     arguments: &Serve,
     mut config: Config,
-    ground: SharedServices,
+    services: SharedServices,
     workers: Workers,
     end: Stop,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let tls = match &config.server.tls {
-        Some(files) => Some(Arc::new(Tls::start(files, renewal::unix_s(&ground.clock))?)),
+        Some(files) => Some(Arc::new(Tls::start(files, renewal::unix_s(&services.clock))?)),
         None => None,
     };
     let listeners = Listeners::bind(&config, &options.data).await?;
@@ -203,18 +204,18 @@ async fn serve(
     let settled = FixedSettings::new(&config, listeners.at);
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
-    let live = wiring::live(config, PluginPlaces::new(&options.data, folder.as_deref()), &ground)?;
-    wiring::take_over(&live, &ground);
-    wiring::warn_of_absent(&live.config, &ground.store).await;
+    let live = wiring::live(config, PluginPlaces::new(&options.data, folder.as_deref()), &services)?;
+    wiring::take_over(&live, &services);
+    wiring::warn_of_absent(&live.config, &services.store).await;
     let limits = live.config.limits;
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
-    let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
-    let operators = Operators::open(&options.data, &ground.clock)?;
-    let desk = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
-    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, tls.clone(), desk, operators));
+    let (runtime, environment) = (services.runtime.clone(), Arc::clone(&services.environment));
+    let operators = Operators::open(&options.data, &services.clock)?;
+    let grants = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
+    let app = Arc::new(App::new(&services, live, Arc::clone(&metrics), at, tls.clone(), grants, operators));
     warn_if_open(at, &app.live().config);
-    let greeting = Greeting::new(&app, &ground.store).await?;
+    let greeting = Greeting::new(&app, &services.store).await?;
     write_out(&greeting.text(options.json))?;
 
     let (counted, uncounted) = (Arc::clone(&metrics), Arc::new(Metrics::default()));
@@ -234,15 +235,15 @@ async fn serve(
     tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
     app.memory_limit.bound_shared();
     tasks.spawn(memory::run(Arc::clone(&app), stop.clone()));
-    tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
+    tasks.spawn(upkeep::run(Arc::clone(&app), services.clock.clone(), stop.clone()));
     if let Some(tls) = &tls {
         let app = Arc::clone(&app);
-        tasks.spawn(renewal::run(app, Arc::clone(tls), ground.clock.clone(), stop.clone()));
+        tasks.spawn(renewal::run(app, Arc::clone(tls), services.clock.clone(), stop.clone()));
     }
-    let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
+    let (store, memory) = (services.store.clone(), Arc::clone(&services.memory));
     let notifier = Arc::new(Notifier::from_environment());
     tasks.spawn(Arc::clone(&notifier).keep_alive(store.clone(), workers, stop.clone()));
-    let reload = Reload::new(options.clone(), arguments.clone(), ground, settled, Arc::clone(&notifier));
+    let reload = Reload::new(options.clone(), arguments.clone(), services, settled, Arc::clone(&notifier));
     // From here on there are two ways to end: a signal, or a store that stops writing.
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,

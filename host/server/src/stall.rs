@@ -87,8 +87,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
 }
 
 tokio::task_local! {
-    /// The response of the HTTP/2 request that this task runs.
-    static RESPONSE: Arc<Handed>;
+    /// The answer to the HTTP/2 request that this task runs.
+    static ANSWER: Arc<AnswerGuard>;
 }
 
 /// The requests of one HTTP/2 connection that are not answered completely.
@@ -105,8 +105,8 @@ struct OpenAnswer {
     end: AbortHandle,
 }
 
-/// The state of one response in [`OpenAnswers`]; dropping it removes the entry.
-pub(crate) struct Handed {
+/// One entry of [`OpenAnswers`]. Dropping it removes the entry.
+pub(crate) struct AnswerGuard {
     answers: Arc<OpenAnswers>,
     answer: Arc<OpenAnswer>,
 }
@@ -127,8 +127,8 @@ impl OpenAnswers {
         let (end, ended) = AbortHandle::new_pair();
         let answer = Arc::new(OpenAnswer { handed_ms: AtomicU64::new(0), end });
         self.open().push(Arc::clone(&answer));
-        let handed = Arc::new(Handed { answers: Arc::clone(self), answer });
-        Abortable::new(RESPONSE.scope(handed, request), ended).map(drop)
+        let guard = Arc::new(AnswerGuard { answers: Arc::clone(self), answer });
+        Abortable::new(ANSWER.scope(guard, request), ended).map(drop)
     }
 
     /// Ends the requests whose client has left a chunk of the response unread for `patience`.
@@ -156,24 +156,24 @@ impl OpenAnswers {
     }
 }
 
-impl Handed {
-    /// The response of the HTTP/2 request that this task runs; `None` over HTTP/1.
+impl AnswerGuard {
+    /// The answer to the HTTP/2 request that this task runs; `None` over HTTP/1.
     pub(crate) fn current() -> Option<Arc<Self>> {
-        RESPONSE.try_get().ok()
+        ANSWER.try_get().ok()
     }
 
     /// Records that a chunk was handed to the connection.
-    pub(crate) fn hand(&self) {
+    pub(crate) fn chunk_handed(&self) {
         self.answer.handed_ms.store(self.answers.now_ms(), Ordering::Relaxed);
     }
 
     /// Records that the connection took the chunk and asks for the next.
-    pub(crate) fn taken(&self) {
+    pub(crate) fn chunk_taken(&self) {
         self.answer.handed_ms.store(0, Ordering::Relaxed);
     }
 }
 
-impl Drop for Handed {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         self.answers.open().retain(|answer| !Arc::ptr_eq(answer, &self.answer));
     }
@@ -192,7 +192,7 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::{Handed, OpenAnswers, Stalling};
+    use super::{AnswerGuard, OpenAnswers, Stalling};
 
     #[tokio::test(start_paused = true)]
     async fn stopped_reader_ends_the_write_with_a_timeout() {
@@ -227,20 +227,20 @@ mod tests {
         let patience = Duration::from_secs(60);
         let any_stalled = || !answers.stalled(patience).is_empty();
         let first = answers.run(async {
-            let one = Handed::current().unwrap();
+            let one = AnswerGuard::current().unwrap();
             tokio::time::advance(2 * patience).await;
             assert!(!any_stalled(), "nothing was handed over");
-            one.hand();
+            one.chunk_handed();
             tokio::time::advance(patience / 2).await;
-            one.taken();
-            one.hand();
+            one.chunk_taken();
+            one.chunk_handed();
             tokio::time::advance(patience / 2).await;
             assert!(!any_stalled());
             tokio::time::advance(patience / 2).await;
             assert!(any_stalled());
-            one.taken();
+            one.chunk_taken();
             assert!(!any_stalled());
-            one.hand();
+            one.chunk_handed();
             tokio::time::advance(patience).await;
             assert!(any_stalled());
         });
@@ -253,7 +253,7 @@ mod tests {
         let answers = Arc::new(OpenAnswers::default());
         let patience = Duration::from_secs(60);
         let one = answers.run(async {
-            Handed::current().unwrap().hand();
+            AnswerGuard::current().unwrap().chunk_handed();
             pending().await
         });
         let other = answers.run(async {

@@ -97,7 +97,7 @@ async fn answer_plain(stream: &mut TcpStream) -> io::Result<()> {
     let mut rest = stream.take(PLAIN_BYTES_MAX);
     let mut sink = tokio::io::sink();
     let read = tokio::io::copy(&mut rest, &mut sink);
-    // What the client still sends does not matter, nor that it does not stop.
+    // The result is ignored: reading only keeps the answer from being lost.
     drop(tokio::time::timeout(PLAIN_PATIENCE, read).await);
     Ok(())
 }

@@ -100,7 +100,7 @@ pub(crate) struct CatalogServices {
 ///
 /// The configuration cannot be served. All problems with providers, models and destinations are
 /// reported together.
-pub(crate) fn services(
+pub(crate) fn catalog_services(
     config: &Config,
     places: PluginPlaces<'_>,
     runtime: &Runtime,
@@ -174,11 +174,11 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 pub(crate) fn live(
     config: Config,
     places: PluginPlaces<'_>,
-    ground: &SharedServices,
+    services: &SharedServices,
 ) -> Result<LiveConfig, WiringError> {
-    let SharedServices { runtime, store, clock, environment, memory, ending, lines: _ } = ground;
+    let SharedServices { runtime, store, clock, environment, memory, ending, lines: _ } = services;
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
-        services(&config, places, runtime, environment, memory, clock.now_ms() / 1000)?;
+        catalog_services(&config, places, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
@@ -204,11 +204,11 @@ pub(crate) fn live(
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast, loaded_s: clock.now_ms() / 1000 })
 }
 
-/// Lets go what only the configuration before had. To be called when the new one begins to serve, because one that is
-/// refused changes nothing.
-pub(crate) fn take_over(live: &LiveConfig, ground: &SharedServices) {
-    ground.runtime.retain(live.engine.plugins());
-    ground.memory.recorder().keep(live.config.server.recorder);
+/// Drops what only the previous configuration used. It is called when the new one begins to serve, because a
+/// configuration that is refused must change nothing.
+pub(crate) fn take_over(live: &LiveConfig, services: &SharedServices) {
+    services.runtime.retain(live.engine.plugins());
+    services.memory.recorder().keep(live.config.server.recorder);
 }
 
 /// Warns of workspaces and secrets that the configuration names and the store lacks.

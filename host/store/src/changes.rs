@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use secrets::Vaults;
 
-pub(crate) use change::{Change, Reach, guarded};
+pub(crate) use change::{AnswerAfter, Change, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, LimitsChange, NewKey};
 pub(crate) use money::{Intent, RowIntent, SettledUsage};

@@ -60,21 +60,21 @@ pub(crate) struct Content {
     pub(crate) position: u64,
 }
 
-/// Checks the rows of the view. `tip` is the last anchored commit; the view has it, and may have
+/// Checks the rows of the view. `last_commit` is the last anchored commit; the view has it, and may have
 /// later ones. Where the engine has chains of several hosts, each is checked up to its own end.
 pub(crate) fn check(
     view: &VaultSnapshot,
-    tip: (u64, Digest),
+    last_commit: (u64, Digest),
     progress: &mut Progress<'_>,
 ) -> Result<Verification, VaultError> {
     let mut checker = Checker { view, is_marked: view.has_markers(), found: FoundRow::default(), progress };
     checker.keys()?;
     checker.vaults()?;
-    let sum = checker.log(tip)?;
+    let sum = checker.log(last_commit)?;
     let FoundRow { vaults, orphans, secrets, keys, dropped_before, problems, content } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
-        seq: if checker.is_marked { tip.0 } else { sum.ends },
+        seq: if checker.is_marked { last_commit.0 } else { sum.ends },
         vaults,
         orphans,
         secrets,

@@ -83,7 +83,7 @@ pub(crate) struct OpenedStore {
     pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) money: Money,
-    pub(crate) tip: CommitHead,
+    pub(crate) last_commit: CommitHead,
     pub(crate) journal_cut: bool,
 }
 
@@ -120,17 +120,17 @@ pub(crate) fn open(
     let loaded = load(&database, keys)?;
     let anchor = open_anchor(&paths)?;
     let evidence = gather(&database, keys, anchor.as_ref(), &loaded, &paths)?;
-    let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
+    let (anchor, last_commit, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
             // One commit ahead: the process ended between the batch and the anchor.
             if verdict.anchor_is_behind {
-                let slot = AnchorSlot { seq: verdict.tip.seq, head: verdict.tip.head };
+                let slot = AnchorSlot { seq: verdict.last_commit.seq, head: verdict.last_commit.head };
                 anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
             }
             if accept_rollback.is_some() {
                 tracing::warn!("the store is in the state it was left in; there is no rollback to accept");
             }
-            (anchor, verdict.tip, loaded)
+            (anchor, verdict.last_commit, loaded)
         }
         (judged, anchor) => {
             let reason = judged.err().unwrap_or(NO_ANCHOR);
@@ -142,7 +142,17 @@ pub(crate) fn open(
         }
     };
     let Loaded { directory, money, .. } = loaded;
-    Ok(OpenedStore { database, access, anchor, header, rotate_to, directory, money, tip, journal_cut })
+    Ok(OpenedStore {
+        database,
+        access,
+        anchor,
+        header,
+        rotate_to,
+        directory,
+        money,
+        last_commit,
+        journal_cut,
+    })
 }
 
 /// Whether there is a store in this directory. The remains of an interrupted first start do not
@@ -302,32 +312,32 @@ impl Acceptance<'_> {
             None => (0, [0; 32]),
         };
         let state = database.state(Arc::clone(&loaded.directory));
-        let mut draft = WriteBatch::new(self.access.view(state), clock.now_ms());
-        let vault_rows_dropped = draft.mend_vaults().map_err(damaged)?;
+        let mut batch = WriteBatch::new(self.access.view(state), clock.now_ms());
+        let vault_rows_dropped = batch.mend_vaults().map_err(damaged)?;
         let rows_dropped = loaded.damaged.len() + vault_rows_dropped;
         for key in &loaded.damaged {
-            draft.drop_row(Guard::Store, key.clone()).map_err(damaged)?;
+            batch.drop_row(Guard::Store, key.clone()).map_err(damaged)?;
         }
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
-        draft.audit(Actor::Operator, action);
-        let (commit, effects) = draft.finish();
+        batch.audit(Actor::Operator, action);
+        let (commit, effects) = batch.finish();
         // Above every number seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)).checked_add(1);
         let seq = seq.ok_or_else(|| OpenError::damaged("its audit log has no numbers left"))?;
         let before = CommitHead { seq: highest, head, set: loaded.set, heads: loaded.heads };
-        let tip = database.apply(keys, &before, seq, commit)?;
+        let last_commit = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {
             Some(anchor) => anchor,
             None => Anchor::create(&self.paths.anchor).map_err(OpenError::io(&self.paths.anchor))?,
         };
         anchor
-            .write(keys, AnchorSlot { seq: tip.seq, head: tip.head })
+            .write(keys, AnchorSlot { seq: last_commit.seq, head: last_commit.head })
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");
         let mut directory = loaded.directory;
         Arc::make_mut(&mut directory).change(effects.publish(self.access));
-        Ok((anchor, tip, Loaded { directory, ..loaded }))
+        Ok((anchor, last_commit, Loaded { directory, ..loaded }))
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) const CLOSED: u8 = 2;
 /// The part of the writer's state that other threads read.
 pub(crate) struct PublishedState {
     pub(crate) directory: ArcSwap<Directory>,
-    pub(crate) tip: ArcSwap<CommitHead>,
+    pub(crate) last_commit: ArcSwap<CommitHead>,
     pub(crate) state: AtomicU8,
     /// How long commits took to write, in microseconds.
     pub(crate) commits: StripedHistogram,
@@ -69,10 +69,10 @@ impl HeldContact<'_> {
 }
 
 impl PublishedState {
-    pub(crate) fn new(directory: Arc<Directory>, tip: CommitHead, clock: Clock) -> PublishedState {
+    pub(crate) fn new(directory: Arc<Directory>, last_commit: CommitHead, clock: Clock) -> PublishedState {
         PublishedState {
             directory: ArcSwap::new(directory),
-            tip: ArcSwap::from_pointee(tip),
+            last_commit: ArcSwap::from_pointee(last_commit),
             state: AtomicU8::new(RUNNING),
             commits: StripedHistogram::new(&SECONDS),
             disk_bytes: AtomicU64::new(0),
@@ -85,8 +85,8 @@ impl PublishedState {
         }
     }
 
-    pub(crate) fn tip(&self) -> CommitHead {
-        **self.tip.load()
+    pub(crate) fn last_commit(&self) -> CommitHead {
+        **self.last_commit.load()
     }
 
     /// Publishes a directory with changed records. To be called by one thread only.
@@ -201,8 +201,9 @@ mod tests {
     #[test]
     fn a_commit_that_takes_ten_seconds_is_stalled() {
         let clock = Clock::manual();
-        let tip = CommitHead { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
-        let shared = PublishedState::new(Arc::default(), tip, clock.clone());
+        let last_commit =
+            CommitHead { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+        let shared = PublishedState::new(Arc::default(), last_commit, clock.clone());
         assert_eq!(shared.busy_for_ms(), None);
         shared.busy();
         clock.advance(Duration::from_millis(STALL_MS - 1));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditEntry;
-use crate::changes::{Change, Reach, SettledUsage, WriteBatch};
+use crate::changes::{AnswerAfter, Change, SettledUsage, WriteBatch};
 use crate::error::{Error, QueueFull};
 use crate::pending::{PendingSender, QueuePermit};
 use crate::state::{Gap, Guard, Need};
@@ -55,19 +55,19 @@ pub(crate) trait Job: Send {
     )]
     fn needs(&self) -> Vec<Need>;
 
-    /// See [`Change::reach`].
+    /// See [`Change::answer_after`].
     #[cfg_attr(
         not(any(test, feature = "postgres")),
         expect(dead_code, reason = "the embedded engine has one host")
     )]
-    fn reach(&self) -> Reach;
+    fn answer_after(&self) -> AnswerAfter;
 
     /// Applies the change to the write batch of its group. Its result replaces that of an earlier
     /// batch.
     ///
     /// # Errors
     /// What the change lacks. If it is not applied again, its caller gets an error.
-    fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap>;
+    fn apply(&mut self, batch: &mut WriteBatch) -> Result<(), Gap>;
 
     /// Answers the caller.
     fn answer(self: Box<Self>, ended: Ended);
@@ -109,13 +109,13 @@ impl<C: Change> Job for Submission<C> {
         self.change.needs()
     }
 
-    fn reach(&self) -> Reach {
-        self.change.reach()
+    fn answer_after(&self) -> AnswerAfter {
+        self.change.answer_after()
     }
 
-    fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap> {
+    fn apply(&mut self, batch: &mut WriteBatch) -> Result<(), Gap> {
         self.answer.begin();
-        let (result, lacks) = match self.change.apply(draft) {
+        let (result, lacks) = match self.change.apply(batch) {
             Ok(done) => (Some(Ok(done)), Ok(())),
             Err(Gap::Failed(error)) => (Some(Err(error)), Ok(())),
             Err(gap) => (None, Err(gap)),

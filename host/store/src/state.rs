@@ -32,7 +32,7 @@ pub(crate) trait State {
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<RowBytes>, Gap>;
 
     /// The length of a row in bytes, without reading it. No MAC covers it, which is harmless because only
-    /// the quotas of a vault depend on it: who can change rows can fill the database without a quota.
+    /// the quotas of a vault depend on it: an attacker who can change rows can fill the database anyway.
     fn length(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<usize>, Gap>;
 
     /// The rows of a range, not checked. Rules do not read those of the log; an engine may read only all of

@@ -157,10 +157,19 @@ impl Store {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
         let anchor_file = open::anchor_file(lock.dir());
-        let OpenedStore { database, access, anchor, header, rotate_to, directory, money, tip, journal_cut } =
-            opened;
+        let OpenedStore {
+            database,
+            access,
+            anchor,
+            header,
+            rotate_to,
+            directory,
+            money,
+            last_commit,
+            journal_cut,
+        } = opened;
         let queues = Arc::new(LaneQueues::new(1));
-        let shared = Arc::new(PublishedState::new(directory, tip, clock.clone()));
+        let shared = Arc::new(PublishedState::new(directory, last_commit, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
         let start = fjall::Start { lock, database, anchor, anchor_file, journal_cut };
         let engine = fjall::Engine::start(
@@ -215,7 +224,7 @@ impl Store {
     /// [`Error::NotWritable`] and [`Error::Closed`] when the store does not accept it,
     /// [`Error::TimedOut`] and [`Error::WriteFailed`] when the outcome is unknown.
     pub fn create_workspace(&self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        self.submit(guarded([Guard::Store], move |draft| draft.create_workspace(actor, &new)).adding())
+        self.submit(guarded([Guard::Store], move |batch| batch.create_workspace(actor, &new)).adding())
     }
 
     /// Changes the settings of a workspace.
@@ -228,7 +237,7 @@ impl Store {
         id: WorkspaceId,
         change: WorkspaceChange,
     ) -> Result<Workspace, Error> {
-        self.submit(guarded([Guard::Workspace(id)], move |draft| draft.set_workspace(actor, id, change)))
+        self.submit(guarded([Guard::Workspace(id)], move |batch| batch.set_workspace(actor, id, change)))
     }
 
     /// Creates a member.
@@ -237,7 +246,7 @@ impl Store {
     /// [`Error::Lookup`], [`Error::NameTaken`], and those of every mutation.
     pub fn create_member(&self, actor: Actor, new: NewMember) -> Result<Member, Error> {
         let guard = Guard::Workspace(new.workspace);
-        self.submit(guarded([guard], move |draft| draft.create_member(actor, &new)).adding())
+        self.submit(guarded([guard], move |batch| batch.create_member(actor, &new)).adding())
     }
 
     /// Sets a member's role. It applies to the next request.
@@ -245,7 +254,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn set_member_role(&self, actor: Actor, id: MemberId, role: MemberRole) -> Result<Member, Error> {
-        self.submit(guarded([], move |draft| draft.set_member_role(actor, id, role)))
+        self.submit(guarded([], move |batch| batch.set_member_role(actor, id, role)))
     }
 
     /// Deletes a member and revokes its keys. The interns it created stay.
@@ -253,7 +262,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::OwnerStays`], and those of every mutation.
     pub fn delete_member(&self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
-        self.submit(guarded([], move |draft| draft.delete_member(actor, id)))
+        self.submit(guarded([], move |batch| batch.delete_member(actor, id)))
     }
 
     /// Deletes a workspace with its members, its interns and their vaults, and revokes its keys.
@@ -262,7 +271,7 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_workspace(&self, actor: Actor, id: WorkspaceId) -> Result<WorkspaceDeleted, Error> {
         let guards = [Guard::Store, Guard::Workspace(id), Guard::Vault(VaultId::Workspace(id))];
-        self.submit(guarded(guards, move |draft| draft.delete_workspace(actor, id)))
+        self.submit(guarded(guards, move |batch| batch.delete_workspace(actor, id)))
     }
 
     /// Creates an intern.
@@ -272,7 +281,7 @@ impl Store {
     /// mutation.
     pub fn create_intern(&self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
         let guard = Guard::Workspace(new.workspace);
-        self.submit(guarded([guard], move |draft| draft.create_intern(actor, &new)).adding())
+        self.submit(guarded([guard], move |batch| batch.create_intern(actor, &new)).adding())
     }
 
     /// Deletes an intern with its secrets and revokes its keys.
@@ -281,7 +290,7 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         let guard = Guard::Vault(VaultId::Intern(id));
-        self.submit(guarded([guard], move |draft| draft.delete_intern(actor, id)))
+        self.submit(guarded([guard], move |batch| batch.delete_intern(actor, id)))
     }
 
     /// Sets how much of the disk must stay free: with less, changes by clients and requests of

@@ -18,41 +18,41 @@ pub(super) struct StreamedCall {
 }
 
 impl Assembler {
-    pub(super) fn start_asking(&mut self, start: CallStart, item: Arc<CallItem>) {
+    pub(super) fn start_call_for_approval(&mut self, start: CallStart, item: Arc<CallItem>) {
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
-        self.asking.push(StreamedCall { key, item, call_id, function: name, arguments: String::new() });
+        self.for_approval.push(StreamedCall { key, item, call_id, function: name, arguments: String::new() });
     }
 
     /// Whether there is a call with this key that the client must approve and whose arguments are
     /// still arriving.
-    pub(super) fn is_asking(&self, key: u32) -> bool {
-        self.asking.iter().any(|asking| asking.key == key)
+    pub(super) fn waits_for_approval(&self, key: u32) -> bool {
+        self.for_approval.iter().any(|call| call.key == key)
     }
 
     /// Adds to the arguments of a call that the client must approve. Returns false if the key is
     /// not one of such a call.
     pub(super) fn ask_delta(&mut self, key: u32, delta: &str) -> bool {
-        let asking = self.asking.iter_mut().find(|asking| asking.key == key);
-        asking.map(|asking| asking.arguments.push_str(delta)).is_some()
+        let call = self.for_approval.iter_mut().find(|call| call.key == key);
+        call.map(|call| call.arguments.push_str(delta)).is_some()
     }
 
     /// Adds the item of a call whose arguments are now complete. Returns false if the key is not
     /// one of a call that the client must approve.
-    pub(super) fn end_asking(&mut self, key: u32) -> Result<bool, Malformed> {
-        let Some(place) = self.asking.iter().position(|asking| asking.key == key) else { return Ok(false) };
-        let asking = self.asking.remove(place);
-        self.ask(asking)?;
+    pub(super) fn end_call_for_approval(&mut self, key: u32) -> Result<bool, Malformed> {
+        let Some(place) = self.for_approval.iter().position(|call| call.key == key) else { return Ok(false) };
+        let call = self.for_approval.remove(place);
+        self.ask(call)?;
         Ok(true)
     }
 
     /// Adds the items of all such calls that are left in the turn.
-    pub(super) fn end_all_asking(&mut self) -> Result<(), Malformed> {
-        std::mem::take(&mut self.asking).into_iter().try_for_each(|asking| self.ask(asking))
+    pub(super) fn end_calls_for_approval(&mut self) -> Result<(), Malformed> {
+        std::mem::take(&mut self.for_approval).into_iter().try_for_each(|call| self.ask(call))
     }
 
-    fn ask(&mut self, asking: StreamedCall) -> Result<(), Malformed> {
-        let StreamedCall { key, item, call_id, function, arguments } = asking;
+    fn ask(&mut self, call: StreamedCall) -> Result<(), Malformed> {
+        let StreamedCall { key, item, call_id, function, arguments } = call;
         let place = self.add_call(item, call_id, function, Some(key), arguments)?;
         self.end_arguments(place)
     }

@@ -166,7 +166,7 @@ impl Assembler {
 
     pub(super) fn start_tool(&mut self, start: CallStart, item: Arc<CallItem>) -> Result<(), Malformed> {
         if item.asks.is_some() {
-            self.start_asking(start, item);
+            self.start_call_for_approval(start, item);
             return Ok(());
         }
         let CallStart { key, call_id, name, .. } = start;
@@ -294,7 +294,7 @@ impl Assembler {
             item.status == ItemStatus::InProgress
                 && matches!(&item.body, ItemBody::Tool { item, .. } if item.asks.is_none())
         };
-        self.end_all_asking()?;
+        self.end_calls_for_approval()?;
         // A further turn follows calls that the host runs, unless the client has to answer one too.
         let is_run = self.items.iter().skip(self.turn_start).any(is_run);
         self.is_ending = !is_run || self.has_client_calls();
@@ -409,7 +409,7 @@ impl Assembler {
     /// kept and added to that of the new turn.
     pub fn next_turn(&mut self, model: &str, service_tier: &str) {
         self.close_server_calls();
-        self.asking.clear();
+        self.for_approval.clear();
         self.earlier = self.total_usage();
         self.usage = None;
         self.ended = None;

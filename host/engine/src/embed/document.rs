@@ -42,9 +42,9 @@ impl Serialize for Embedding<'_> {
     }
 }
 
-/// At most about as many bytes of JSON stand for a number of a vector, with its comma.
+/// The approximate maximum length of one number of a vector in JSON, with its comma, in bytes.
 const FLOAT_BYTES: usize = 14;
-/// About as many bytes has a body without vectors.
+/// The approximate length of a body without vectors, in bytes.
 const FRAME_BYTES: usize = 1024;
 
 #[derive(Serialize)]

@@ -45,7 +45,7 @@ pub(super) struct Worker {
     releases: Arc<ReleaseCounts>,
     /// Whether the last try succeeded. Only changes are logged.
     is_well: bool,
-    /// Whether the collector took all spans of the last batch that it took.
+    /// Whether the collector rejected no span of the last batch that it accepted.
     is_whole: bool,
     /// Whether no more records come, because the configuration was replaced.
     is_former: bool,
@@ -156,7 +156,7 @@ impl Worker {
                 Tried::Taken(answer) => {
                     let rejected = otlp::rejected(&answer, format);
                     self.note_rejected(rejected.as_ref());
-                    // A record may have several spans: so many records would have been rejected if all were alike.
+                    // The collector counts spans. Each record is assumed to have the same number of them.
                     let rejected = rejected.map_or(0, |it| it.spans).saturating_mul(count);
                     let failed = rejected.div_ceil(spans.max(1)).min(count);
                     self.count(count - failed, failed);

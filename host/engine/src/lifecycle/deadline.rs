@@ -1,5 +1,6 @@
-//! The deadline of a request. Every wait of a request goes through it and is limited by it, and a
-//! streaming client gets keep-alive comments during long waits.
+//! The deadline of a request. Waits for providers, guests and tools go through it and are limited by
+//! it, and a streaming client gets keep-alive comments during long waits. The wait for a client to take
+//! bytes is not limited by it: the server ends the answer of a client that takes nothing for a minute.
 
 use crate::lifecycle::departure::ClientPresence;
 use crate::lifecycle::shutdown::Shutdown;

@@ -4,7 +4,7 @@
 //! when it ends, whichever way the request ends. For a request without limits it is empty.
 
 use crate::limits::rate::{Quota, Rate};
-use crate::limits::seats::KeySeats;
+use crate::limits::seats::KeySeatLimit;
 use cofferdam_store::{Clock, KeyId, SharedLimits, UsageOutcome, WorkspaceId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,19 +124,19 @@ struct RunningCounts<K> {
 struct Requests {
     running: u64,
     /// Those that ask for a seat. Seats that were taken for them are not returned before they begin.
-    asking: u64,
+    waiting: u64,
 }
 
 impl<K: Ord + Copy> RunningCounts<K> {
     /// Changes the requests of `who`, and returns the seats that these do not need.
-    fn change(&mut self, who: K, seats: Option<&KeySeats>, change: impl FnOnce(&mut Requests)) {
+    fn change(&mut self, who: K, seats: Option<&KeySeatLimit>, change: impl FnOnce(&mut Requests)) {
         let requests = self.each.entry(who).or_default();
         change(requests);
-        let Requests { running, asking } = *requests;
+        let Requests { running, waiting } = *requests;
         if let Some(seats) = seats {
-            seats.trim(running.saturating_add(asking));
+            seats.trim(running.saturating_add(waiting));
         }
-        if running == 0 && asking == 0 {
+        if running == 0 && waiting == 0 {
             self.each.remove(&who);
         }
     }
@@ -193,7 +193,7 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
         let Some(limits) = self.shared.as_ref().filter(|_| most > 0) else {
             return self.enter(who, may_enter);
         };
-        let seats = KeySeats::new(limits, who.to_string(), most);
+        let seats = KeySeatLimit::new(limits, who.to_string(), most);
         let has_room = |own, at_least: u64| own < seats.room().max(at_least);
         let attempt = |at_least| {
             self.enter(who, |own, all| {
@@ -216,19 +216,19 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
 struct Asking<'a, K: Ord + Copy> {
     counts: &'a Mutex<RunningCounts<K>>,
     who: K,
-    seats: &'a KeySeats,
+    seats: &'a KeySeatLimit,
 }
 
 impl<'a, K: Ord + Copy> Asking<'a, K> {
-    fn new(counts: &'a Mutex<RunningCounts<K>>, who: K, seats: &'a KeySeats) -> Self {
-        lock(counts).change(who, None, |it| it.asking += 1);
+    fn new(counts: &'a Mutex<RunningCounts<K>>, who: K, seats: &'a KeySeatLimit) -> Self {
+        lock(counts).change(who, None, |it| it.waiting += 1);
         Self { counts, who, seats }
     }
 }
 
 impl<K: Ord + Copy> Drop for Asking<'_, K> {
     fn drop(&mut self) {
-        lock(self.counts).change(self.who, Some(self.seats), |it| it.asking = it.asking.saturating_sub(1));
+        lock(self.counts).change(self.who, Some(self.seats), |it| it.waiting = it.waiting.saturating_sub(1));
     }
 }
 
@@ -237,7 +237,7 @@ pub struct RunPermit<K: Ord + Copy> {
     running: Arc<Mutex<RunningCounts<K>>>,
     who: K,
     /// Where hosts share the limit of `who`.
-    seats: Option<KeySeats>,
+    seats: Option<KeySeatLimit>,
 }
 
 impl<K: Ord + Copy> Drop for RunPermit<K> {

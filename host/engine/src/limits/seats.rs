@@ -35,13 +35,13 @@ impl SeatTerms {
 
 /// The seats of one key on this host.
 #[derive(Debug, Clone)]
-pub(super) struct KeySeats {
+pub(super) struct KeySeatLimit {
     limits: SharedLimits,
     key: String,
     terms: SeatTerms,
 }
 
-impl KeySeats {
+impl KeySeatLimit {
     pub(super) fn new(limits: &SharedLimits, key: String, most: u64) -> Self {
         Self { limits: limits.clone(), key, terms: SeatTerms::new(most, limits.hosts()) }
     }

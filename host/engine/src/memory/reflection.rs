@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Reflections within [`WINDOW`] that are tolerated. The next one suspends the use.
-const BORNE: u32 = 3;
+const REFLECTIONS_MAX: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(60);
 const SUSPENSION: Duration = Duration::from_secs(3_600);
 /// The most entries. When the table is full, the entry that ends first is removed.
@@ -18,7 +18,7 @@ const ENTRIES_MAX: usize = 4_096;
 /// A secret as one plugin uses it for one workspace or intern. The count is kept apart for each, so
 /// that one does not lose a secret through the requests of another.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Use {
+pub(crate) struct SecretUse {
     pub(crate) scope: VaultId,
     pub(crate) plugin: String,
     pub(crate) secret: SecretName,
@@ -26,7 +26,7 @@ pub(crate) struct Use {
 
 /// The uses with recent reflections.
 #[derive(Default)]
-pub(crate) struct Reflections(Mutex<BTreeMap<Use, ReflectionCount>>);
+pub(crate) struct Reflections(Mutex<BTreeMap<SecretUse, ReflectionCount>>);
 
 #[derive(Clone, Copy)]
 struct ReflectionCount {
@@ -37,13 +37,13 @@ struct ReflectionCount {
 
 impl ReflectionCount {
     fn is_suspended(&self) -> bool {
-        self.count > BORNE
+        self.count > REFLECTIONS_MAX
     }
 }
 
 impl Reflections {
     /// Counts one reflection. Returns true when it suspends the use.
-    pub(crate) fn count(&self, used: Use, now: Instant) -> bool {
+    pub(crate) fn count(&self, used: SecretUse, now: Instant) -> bool {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !entries.contains_key(&used) {
             make_room(&mut entries, now);
@@ -64,13 +64,13 @@ impl Reflections {
         entry.is_suspended()
     }
 
-    pub(crate) fn is_suspended(&self, used: &Use, now: Instant) -> bool {
+    pub(crate) fn is_suspended(&self, used: &SecretUse, now: Instant) -> bool {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(used).is_some_and(|entry| entry.is_suspended() && entry.until > now)
     }
 }
 
-fn make_room(entries: &mut BTreeMap<Use, ReflectionCount>, now: Instant) {
+fn make_room(entries: &mut BTreeMap<SecretUse, ReflectionCount>, now: Instant) {
     if entries.len() < ENTRIES_MAX {
         return;
     }
@@ -87,8 +87,8 @@ fn make_room(entries: &mut BTreeMap<Use, ReflectionCount>, now: Instant) {
 mod tests {
     use super::*;
 
-    fn used(plugin: &str) -> Use {
-        Use { scope: VaultId::Operator, plugin: plugin.to_owned(), secret: "key".parse().unwrap() }
+    fn used(plugin: &str) -> SecretUse {
+        SecretUse { scope: VaultId::Operator, plugin: plugin.to_owned(), secret: "key".parse().unwrap() }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::Engine;
 use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::meters::{ReleaseCounts, ReleaseResult, ReleasedFor};
-use crate::memory::reflection::{Reflections, Use};
+use crate::memory::reflection::{Reflections, SecretUse};
 use crate::offload::aside;
 use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepMark, StepType, Timeline};
@@ -490,8 +490,8 @@ impl Visit<'_> {
         (scope, BoundSecret { name: name.clone(), host: host.clone() })
     }
 
-    fn used(&self, secret: &SecretName) -> Use {
-        Use { scope: self.capability.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
+    fn used(&self, secret: &SecretName) -> SecretUse {
+        SecretUse { scope: self.capability.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
     }
 
     fn purpose(&self) -> Purpose {

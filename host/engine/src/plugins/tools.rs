@@ -50,7 +50,7 @@ use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use stop::{Called, LoopProgress as Advance, StopRules};
+use stop::{Called, LoopProgress, StopRules};
 use tokio::sync::mpsc::channel;
 use wait::next_done;
 
@@ -98,7 +98,7 @@ pub(crate) struct PluginScope<'a> {
     /// What its plugins share, if it has hooks. Otherwise its tools alone share it.
     pub(crate) shared: &'a Option<SharedPluginState>,
     /// The scope of the questions that its plugins ask.
-    pub(crate) asking: &'a QuestionScope,
+    pub(crate) questions: &'a QuestionScope,
     /// Where the calls of its plugins are noted.
     pub(crate) timeline: &'a Timeline,
 }
@@ -203,7 +203,7 @@ impl ServerTools {
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
-            spent_before: scope.asking.account().plugins().here,
+            spent_before: scope.questions.account().plugins().here,
             is_over: request.tool_choice == ToolChoice::None,
             _closing: closing,
         });
@@ -246,7 +246,7 @@ impl ServerTools {
     /// The stage for the `pipeline` of the routing metadata.
     pub(crate) fn stage(&self) -> Value {
         let ServerToolUse { requested, executed, .. } = self.counts;
-        let spent = self.capabilities.asking().account().plugins().here;
+        let spent = self.capabilities.questions().account().plugins().here;
         json!({
             "type": "server_tools",
             "name": "server-tools",
@@ -324,7 +324,7 @@ impl ServerTools {
                 tool: self.offer.owner(&call.function).map_or("", |tool| tool.name.as_str()),
             })
             .collect();
-        let progress = Advance {
+        let progress = LoopProgress {
             steps: self.steps,
             tokens: usage.map_or(0, |usage| usage.input_tokens.saturating_add(usage.output_tokens)),
             cost,

@@ -112,7 +112,7 @@ impl ResponseRun {
         Receipt {
             completed_at: job.scope.parts().clock.now_ms() / 1000,
             cost,
-            plugins: job.asking.account().plugins().here,
+            plugins: job.questions.account().plugins().here,
             is_byok: run.trace.is_byok,
             server_tools: job.tools.as_ref().map(|tools| tools.counts()),
             metadata: run.metadata(),

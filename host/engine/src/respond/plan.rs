@@ -77,9 +77,9 @@ impl Job {
 
     /// Calls the hooks with the request.
     async fn show_request(&mut self) -> Result<(), Refusal> {
-        let Self { scope, shared, hooks, request, asking, .. } = self;
+        let Self { scope, shared, hooks, request, questions, .. } = self;
         let RequestScope { engine, caller, context, timeline, .. } = &**scope;
-        let plugin_scope = PluginScope { engine, caller, context, shared, asking, timeline };
+        let plugin_scope = PluginScope { engine, caller, context, shared, questions, timeline };
         hooks::on_request(hooks, plugin_scope, request).await
     }
 

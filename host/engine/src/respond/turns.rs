@@ -130,7 +130,7 @@ impl ResponseRun {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = job.asking.account().total().everywhere();
+        let cost = job.questions.account().total().everywhere();
         tools.prepare_turn(&job.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask().await;
         self.job.echo(assembler);

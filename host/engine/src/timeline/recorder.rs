@@ -36,11 +36,11 @@ pub struct RequestRecorder {
 #[derive(Default)]
 #[repr(align(128))]
 struct RunningRequests {
-    /// Those that run, each at its place.
+    /// The requests that run. Each keeps its index while it runs.
     requests: Vec<Option<Arc<SharedTimeline>>>,
-    /// The places where none is.
+    /// The indexes of empty entries in `requests`.
     free: Vec<usize>,
-    /// Some that are over, whose memory the next ones use.
+    /// Requests that are over, whose memory the next ones use.
     spare: Vec<Arc<SharedTimeline>>,
 }
 

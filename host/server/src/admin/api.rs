@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -52,12 +52,11 @@ pub(super) async fn answer(admin: &Admin, request: Request<Incoming>) -> Respons
         Ok(response) => return response,
         Err(fault) => fault,
     };
-    let sends = head.version < Version::HTTP_2 && !body.is_end_stream();
     let mut response = fault.into_response();
-    // An HTTP/1 client that is still sending loses the answer when the connection closes, so what is
-    // left of a short body is read first.
     let rest = BodyLimits { bytes_max: 2 * PLAYGROUND_BYTES_MAX, idle: REST_IDLE, total: BODY_TIME };
-    if sends && (head.headers.contains_key(EXPECT) || !body::discard(&mut body, rest).await) {
+    let read = body::discard_refused(&head, &mut body, rest).await;
+    // A connection of HTTP/2 goes on with its other streams.
+    if !read && head.version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -22,7 +22,7 @@ pub(super) fn dispatch(
 ) -> Result<CommandOutcome, CommandError> {
     match command {
         Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) => {
-            install::carry_out(&app.desk, command).map_err(Failure::into_reply)
+            install::carry_out(&app.grants, command).map_err(Failure::into_reply)
         }
         Command::Plugin(PluginCommand::Logs(wanted)) => {
             logged(wanted, app.plugin_lines(&wanted.name, wanted.lines))

@@ -7,12 +7,12 @@ mod api;
 mod arguments;
 mod console;
 mod dispatch;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod doors;
 mod endpoints;
 mod events;
 mod exposition;
 mod fault;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod http;
 pub(crate) mod listener;
 mod openapi;

@@ -54,8 +54,8 @@ pub(super) async fn run(
     app.store.record_playground_use(key.id, workspace.id).map_err(|_| AdminFault::Busy)?;
     let mut counted = CountedRun { metrics: Arc::clone(&app.metrics), began: Instant::now(), status: LEFT };
     let permits = app.runtime.instance_permits(key.id.as_str());
-    let pace = app.live().config.limits.pace;
-    let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits).await;
+    let rates = app.live().config.limits.rates;
+    let admitted = app.rates.inference.admit(key.id, workspace.id, &rates, permits).await;
     let Admitted { allowance, .. } = match admitted {
         Ok(admitted) => admitted,
         Err(limited) => return Ok(counted.refused(Fault::Limited(limited))),

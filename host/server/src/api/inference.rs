@@ -97,8 +97,8 @@ async fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     if memory::is_short() {
         return Err(Fault::Busy);
     }
-    let pace = call.app.live().config.limits.pace;
-    let admitted = call.app.rates.inference.admit(key, workspace.id, &pace, permits).await;
+    let rates = call.app.live().config.limits.rates;
+    let admitted = call.app.rates.inference.admit(key, workspace.id, &rates, permits).await;
     let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();

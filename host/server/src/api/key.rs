@@ -61,7 +61,7 @@ struct RateLimitDocument {
 
 pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let key = call.principal.key();
-    let requests = match call.app.live().config.limits.pace.requests_per_minute {
+    let requests = match call.app.live().config.limits.rates.requests_per_minute {
         0 => -1,
         requests => i64::try_from(requests).unwrap_or(i64::MAX),
     };

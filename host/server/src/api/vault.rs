@@ -4,7 +4,7 @@
 
 mod document;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod doors;
+pub(crate) mod fuzzing;
 mod gate;
 mod input;
 
@@ -29,35 +29,35 @@ pub(crate) async fn answer(
     route: &VaultRoute,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let leave = gate::pass(call, route).await?;
-    let answered = operate(call, &leave, body).await;
+    let permit = gate::pass(call, route).await?;
+    let answered = operate(call, &permit, body).await;
     let refusal = answered.as_ref().err().map(|fault| fault.line().0);
-    call.app.metrics.count_vault(leave.wish.name(), refusal);
+    call.app.metrics.count_vault(permit.operation.name(), refusal);
     answered
 }
 
 async fn operate(
     call: &Call<'_>,
-    leave: &VaultPermit<'_>,
+    permit: &VaultPermit<'_>,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    match leave.wish {
-        VaultOperation::List | VaultOperation::Effective => read(call, leave).await,
-        VaultOperation::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
-        VaultOperation::Delete(written) => delete(call, leave.vault()?, name(written)?, body).await,
-        VaultOperation::Copy => copy(call, leave, body).await,
+    match permit.operation {
+        VaultOperation::List | VaultOperation::Effective => read(call, permit).await,
+        VaultOperation::Put(written) => put(call, permit.vault()?, name(written)?, body).await,
+        VaultOperation::Delete(written) => delete(call, permit.vault()?, name(written)?, body).await,
+        VaultOperation::Copy => copy(call, permit, body).await,
     }
 }
 
-async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<ResponseBody>, Fault> {
+async fn read(call: &Call<'_>, permit: &VaultPermit<'_>) -> Result<Response<ResponseBody>, Fault> {
     let PageWindow { offset, limit } =
         PageWindow::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
     let store = &call.app.store;
-    if leave.wish == VaultOperation::Effective {
-        let page = store.effective_secrets(leave.intern()?, offset, limit).await.map_err(failed)?;
+    if permit.operation == VaultOperation::Effective {
+        let page = store.effective_secrets(permit.intern()?, offset, limit).await.map_err(failed)?;
         return Ok(document(&listing(&page)));
     }
-    let page = store.list_secrets(leave.vault()?, offset, limit).await.map_err(failed)?;
+    let page = store.list_secrets(permit.vault()?, offset, limit).await.map_err(failed)?;
     Ok(document(&listing(&page)))
 }
 
@@ -97,15 +97,15 @@ async fn delete(
 
 async fn copy(
     call: &Call<'_>,
-    leave: &VaultPermit<'_>,
+    permit: &VaultPermit<'_>,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let intern = leave.intern()?;
+    let intern = permit.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key().id);
     let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await).await?;
     let names = input::names(&whole)?;
-    let (store, workspace) = (&call.app.store, leave.workspace);
+    let (store, workspace) = (&call.app.store, permit.workspace);
     let copies =
         commit(call, |place| store.copy_secrets(place, actor(call), workspace, intern, names)).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();

@@ -18,7 +18,7 @@ pub struct LimitsConfig {
     /// Items in the `input` of one request.
     pub items_max: usize,
     /// The rate limits of keys and workspaces.
-    pub pace: RateLimits,
+    pub rates: RateLimits,
 }
 
 /// Rate and concurrency limits of keys and workspaces; 0 means no limit.
@@ -54,7 +54,7 @@ pub(super) fn read(table: &Table<'_>) -> LimitsConfig {
         connections_per_address: usize::try_from(figure("connections_per_address")).unwrap_or(usize::MAX),
         streams: count("streams", 100_000),
         items_max: count("items_max", ITEMS_MAX_MAX),
-        pace: RateLimits {
+        rates: RateLimits {
             requests_per_minute: figure("requests_per_minute"),
             tokens_per_minute: figure("tokens_per_minute"),
             workspace_requests_per_minute: figure("workspace_requests_per_minute"),

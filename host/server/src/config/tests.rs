@@ -144,14 +144,14 @@ fn every_section_is_read() {
     assert_eq!(config.timeouts.connect, Duration::from_millis(1));
     assert_eq!(config.timeouts.drain, Duration::from_millis(7));
     assert_eq!((config.limits.connections, config.limits.streams), (10, 5));
-    let pace = RateLimits {
+    let rates = RateLimits {
         requests_per_minute: 20,
         tokens_per_minute: 21,
         workspace_requests_per_minute: 22,
         workspace_tokens_per_minute: 23,
         concurrent_per_key: 24,
     };
-    assert_eq!(config.limits.pace, pace);
+    assert_eq!(config.limits.rates, rates);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/etc/cofferdam/keys/root.key")));
     let vault = &config.vault;
     assert_eq!((vault.enabled, vault.writes), (true, false));
@@ -211,7 +211,7 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert_eq!(config.timeouts.response.idle, Duration::from_secs(300));
     assert_eq!(config.timeouts.response.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
-    assert_eq!(config.limits.pace, RateLimits::UNLIMITED);
+    assert_eq!(config.limits.rates, RateLimits::UNLIMITED);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));
     assert!(config.vault.enabled && config.vault.writes);
     assert_eq!((config.vault.reads_per_minute, config.vault.writes_per_minute), (600, 60));

@@ -33,7 +33,7 @@ impl Installer<'_> {
             held: None,
         };
         let candidate = self.candidate(name, Some(plugin.clone()));
-        let (file, text) = self.desk.read_file()?;
+        let (file, text) = self.grants.read_file()?;
         let edited = edit::add(&text, name, &additions(&new, &old))
             .map_err(|error| refusal(format!("{}: {error}", file.display())))?;
         let plugins = self.check_beside_refused(name, &candidate, &edited.text, &file)?;
@@ -53,7 +53,7 @@ impl Installer<'_> {
         self.commit(&self.candidate(name, Some(plugin)))?;
         tracing::info!(plugin = %name, %version, "accepted");
         let granted = self.grant_of(name)?;
-        Ok(change.with_asks(&new, &granted).outcome(self.desk.tell()))
+        Ok(change.with_asks(&new, &granted).outcome(self.grants.tell()))
     }
 }
 

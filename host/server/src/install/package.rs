@@ -18,7 +18,7 @@ pub(super) struct PluginPackage {
 
 impl PluginPackage {
     /// Reads the checked copy. Its bytes are the ones that were checked, else it is refused.
-    pub(super) fn read(desk: &GrantEditor, staged: Option<&StagedPlugin>) -> Result<Self, Failure> {
+    pub(super) fn read(grants: &GrantEditor, staged: Option<&StagedPlugin>) -> Result<Self, Failure> {
         let staged = staged.ok_or_else(|| refusal("the plugin was not checked before it was sent"))?;
         let is_plain = |name: &str| {
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') && !name.is_empty()
@@ -26,7 +26,7 @@ impl PluginPackage {
         if !is_plain(&staged.folder) || !is_plain(&staged.name) {
             return Err(refusal("the copy of the plugin has no plain name"));
         }
-        let folder = desk.options().data.join(&staged.folder);
+        let folder = grants.options().data.join(&staged.folder);
         let read = |extension: &str, bytes_max, checked: &str| {
             let path = folder.join(format!("{}.{extension}", staged.name));
             let bytes = read_installed_file(&path, bytes_max).map_err(InstalledError::from)?;

@@ -119,11 +119,11 @@ impl Admission {
         &self,
         key: KeyId,
         workspace: WorkspaceId,
-        pace: &RateLimits,
+        rates: &RateLimits,
         places: InstancePermits,
     ) -> Result<Admitted, Box<Limited>> {
         let now_ms = self.clock.now_ms();
-        let most = pace.concurrent_per_key;
+        let most = rates.concurrent_per_key;
         let full = || Limited::full(LimitedResource::ConcurrentPerKey, most, now_ms);
         let may_enter = |own, all| match most {
             1.. if own >= most => Err(full()),
@@ -131,12 +131,13 @@ impl Admission {
                 .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
         };
         let place = self.running.enter_within(key, most, may_enter, full).await?;
-        if *pace == RateLimits::UNLIMITED {
+        if *rates == RateLimits::UNLIMITED {
             return Ok(Admitted { allowance: Allowance::new(place, &self.tokens, None, None), shown: None });
         }
         let mut tightest = Tightest { now_ms, found: None };
-        let of_key = Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota));
-        let of_workspace = Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota));
+        let of_key = Quota::of_minute(rates.tokens_per_minute).map(|quota| (key, quota));
+        let of_workspace =
+            Quota::of_minute(rates.workspace_tokens_per_minute).map(|quota| (workspace, quota));
         if let Some((key, quota)) = of_key {
             tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota).await)?;
         }
@@ -144,7 +145,7 @@ impl Admission {
             let checked = self.tokens.by_workspace.check(workspace, quota).await;
             tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked)?;
         }
-        self.take_request(key, workspace, pace, &mut tightest).await?;
+        self.take_request(key, workspace, rates, &mut tightest).await?;
         let allowance = Allowance::new(place, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
@@ -153,17 +154,17 @@ impl Admission {
         &self,
         key: KeyId,
         workspace: WorkspaceId,
-        pace: &RateLimits,
+        rates: &RateLimits,
         tightest: &mut Tightest,
     ) -> Result<(), Box<Limited>> {
         let mut from_key = None;
-        if let Some(quota) = Quota::of_minute(pace.requests_per_minute) {
+        if let Some(quota) = Quota::of_minute(rates.requests_per_minute) {
             let taken = self.requests.take(key, quota).await;
             let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);
             tightest.meet(LimitedResource::RequestsPerMinute, standing)?;
             from_key = taken.ok();
         }
-        if let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) {
+        if let Some(quota) = Quota::of_minute(rates.workspace_requests_per_minute) {
             // If the workspace refuses, or the client leaves during the wait, the unit of the key goes back.
             let taken = self.workspace_requests.take(workspace, quota).await;
             let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);

@@ -32,7 +32,7 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     let runtime = runtime(config, &options.data)?;
     let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
-    let services = wiring::services(config, places, &runtime, environment, &Memory::default(), 0)?;
+    let services = wiring::catalog_services(config, places, &runtime, environment, &Memory::default(), 0)?;
     if let Some(files) = &config.server.tls {
         Tls::start(files, unix_s(&Clock::system()))?;
     }

@@ -22,7 +22,7 @@ use crate::wiring::{self, LiveConfig, SharedServices};
 pub(crate) struct Reload {
     options: Options,
     arguments: Serve,
-    ground: SharedServices,
+    services: SharedServices,
     settled: FixedSettings,
     pub(super) notifier: Arc<Notifier>,
 }
@@ -118,11 +118,11 @@ impl Reload {
     pub(crate) fn new(
         options: Options,
         arguments: Serve,
-        ground: SharedServices,
+        services: SharedServices,
         settled: FixedSettings,
         notifier: Arc<Notifier>,
     ) -> Self {
-        Self { options, arguments, ground, settled, notifier }
+        Self { options, arguments, services, settled, notifier }
     }
 
     /// Reloads at each SIGHUP until a signal to stop.
@@ -143,7 +143,7 @@ impl Reload {
             match read {
                 Ok((live, pair)) => {
                     app.replace_certificate(pair);
-                    wiring::take_over(&live, &self.ground);
+                    wiring::take_over(&live, &self.services);
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
                     tell_configuration(&live.config, &self.options.data, &app.store);
@@ -154,7 +154,7 @@ impl Reload {
                 Err(error) => {
                     app.metrics.reloads_refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     // What was compiled for it is not needed.
-                    self.ground.runtime.retain(app.live().engine.plugins());
+                    self.services.runtime.retain(app.live().engine.plugins());
                     let plugin = error.plugin();
                     tracing::error!(plugin, %error, "the new configuration is not used, the old one stays");
                 }
@@ -178,19 +178,19 @@ impl Reload {
         &self,
         served: Option<Arc<CertificatePair>>,
     ) -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
-        let (options, arguments, ground) =
-            (self.options.clone(), self.arguments.clone(), self.ground.clone());
+        let (options, arguments, services) =
+            (self.options.clone(), self.arguments.clone(), self.services.clone());
         let settled = self.settled.clone();
-        let now_s = unix_s(&ground.clock);
+        let now_s = unix_s(&services.clock);
         let read = move || -> Result<LiveConfig, Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);
             let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
-            Ok(wiring::live(config, places, &ground)?)
+            Ok(wiring::live(config, places, &services)?)
         };
         let live = blocking(read).await?;
-        wiring::warn_of_absent(&live.config, &self.ground.store).await;
+        wiring::warn_of_absent(&live.config, &self.services.store).await;
         compile::required(&live).await?;
         // Last, because a certificate that was renewed meanwhile must not be replaced by the one before.
         let files = live.config.server.tls.clone();

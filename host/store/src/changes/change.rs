@@ -23,22 +23,22 @@ pub(crate) trait Change: Send + 'static {
     /// more.
     fn needs(&self) -> Vec<Need>;
 
-    /// How long its answer waits for other hosts, if it changes a record.
-    fn reach(&self) -> Reach {
-        Reach::Everywhere
+    /// For how long its answer waits for other hosts, if it changes a record.
+    fn answer_after(&self) -> AnswerAfter {
+        AnswerAfter::AllHosts
     }
 
     /// Changes the batch or refuses.
-    fn apply(&self, draft: &mut WriteBatch) -> Result<Self::Done, Gap>;
+    fn apply(&self, batch: &mut WriteBatch) -> Result<Self::Done, Gap>;
 }
 
-/// How long the answer to a durable change of a record waits until other hosts have seen it.
+/// For how long the answer to a durable change of a record waits for other hosts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reach {
-    /// Until no other host goes by what was before: it may take something away.
-    Everywhere,
-    /// A moment: it only adds something.
-    Soon,
+pub(crate) enum AnswerAfter {
+    /// Until all other hosts have the change: it may revoke something.
+    AllHosts,
+    /// For a moment: the change only adds something.
+    ShortWait,
 }
 
 /// A change that knows its guards, made of a function.
@@ -72,8 +72,8 @@ where
         self.guards.as_ref().iter().flat_map(needs_of).collect()
     }
 
-    fn apply(&self, draft: &mut WriteBatch) -> Result<T, Gap> {
-        (self.apply)(draft)
+    fn apply(&self, batch: &mut WriteBatch) -> Result<T, Gap> {
+        (self.apply)(batch)
     }
 }
 
@@ -125,12 +125,12 @@ impl<C: Change> Change for Adding<C> {
         self.0.needs()
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Soon
+    fn answer_after(&self) -> AnswerAfter {
+        AnswerAfter::ShortWait
     }
 
-    fn apply(&self, draft: &mut WriteBatch) -> Result<C::Done, Gap> {
-        self.0.apply(draft)
+    fn apply(&self, batch: &mut WriteBatch) -> Result<C::Done, Gap> {
+        self.0.apply(batch)
     }
 }
 
@@ -160,7 +160,7 @@ impl<C: Change, R: Fn() -> Vec<Need> + Send + 'static> Change for Reading<C, R> 
         needs
     }
 
-    fn apply(&self, draft: &mut WriteBatch) -> Result<C::Done, Gap> {
-        self.change.apply(draft)
+    fn apply(&self, batch: &mut WriteBatch) -> Result<C::Done, Gap> {
+        self.change.apply(batch)
     }
 }

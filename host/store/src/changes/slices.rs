@@ -58,7 +58,7 @@ impl SliceId {
 /// A request that holds a part of a slice.
 pub(crate) trait SliceRequest: Send + Sync {
     /// Writes an intent of its own for what it holds, and takes that out of the slice.
-    fn own_intent(self: Arc<Self>, draft: &mut WriteBatch) -> Result<(), Gap>;
+    fn own_intent(self: Arc<Self>, batch: &mut WriteBatch) -> Result<(), Gap>;
 
     /// The intent with this amount is durable.
     fn moved(&self, amount_pico: u64);

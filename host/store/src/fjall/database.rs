@@ -108,20 +108,20 @@ impl Database {
     pub(crate) fn apply(
         &self,
         keys: &StoreKeys,
-        tip: &CommitHead,
+        last_commit: &CommitHead,
         seq: u64,
         mut commit: Commit,
     ) -> Result<CommitHead, fjall::Error> {
         #[cfg(debug_assertions)]
         commit.search();
-        let log = LogRows::of(&mut commit, keys, seq, tip.head);
+        let log = LogRows::of(&mut commit, keys, seq, last_commit.head);
         let head = log.head;
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
         // The set hashes are updated from the stored rows, which the batch has not replaced yet.
-        let mut set = tip.set;
+        let mut set = last_commit.set;
         recount(keys, &self.keys, &mut set, &commit.rows)?;
         stage(&mut batch, &self.keys, commit.rows);
-        let mut heads = tip.heads;
+        let mut heads = last_commit.heads;
         recount(keys, &self.meta, &mut heads, &commit.vaults.heads)?;
         stage(&mut batch, &self.meta, commit.vaults.heads);
         stage(&mut batch, &self.meta, commit.vaults.meta);

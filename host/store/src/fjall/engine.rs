@@ -63,7 +63,7 @@ impl Engine {
             database: database.clone(),
             access,
             anchor,
-            tip: shared.tip(),
+            last_commit: shared.last_commit(),
             queue,
             shared: Arc::clone(&shared),
             clock,
@@ -104,11 +104,11 @@ impl Engine {
     }
 
     /// Whether the anchor file is of this commit, or of a later one.
-    pub(crate) fn is_anchored(&self, keys: &StoreKeys, tip: CommitHead) -> bool {
+    pub(crate) fn is_anchored(&self, keys: &StoreKeys, last_commit: CommitHead) -> bool {
         let anchored = Anchor::open(&self.anchor).and_then(|anchor| anchor.read(keys));
         match anchored {
-            Ok(AnchorContent::Slot(slot)) if slot.seq == tip.seq => slot.head == tip.head,
-            Ok(AnchorContent::Slot(slot)) => slot.seq > tip.seq,
+            Ok(AnchorContent::Slot(slot)) if slot.seq == last_commit.seq => slot.head == last_commit.head,
+            Ok(AnchorContent::Slot(slot)) => slot.seq > last_commit.seq,
             Ok(AnchorContent::OtherStore | AnchorContent::Nothing) | Err(_) => false,
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct CommitWriter {
     pub(crate) database: Database,
     pub(crate) access: VaultReader,
     pub(crate) anchor: Anchor,
-    pub(crate) tip: CommitHead,
+    pub(crate) last_commit: CommitHead,
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) shared: Arc<PublishedState>,
     pub(crate) clock: Clock,
@@ -66,11 +66,11 @@ impl CommitWriter {
     /// Commits the waiting mutations, and those that arrive while the group is applied. Returns the
     /// number of mutations.
     fn commit(&mut self) -> Result<usize, CommitFailed> {
-        let mut draft = self.draft();
+        let mut batch = self.batch();
         let mut group: Vec<Box<dyn Job>> = Vec::new();
-        while group.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
+        while group.len() < GROUP_JOBS_MAX && batch.value_bytes() < GROUP_VALUE_BYTES {
             let Some(mut job) = self.queue.take_job() else { break };
-            if let Err(gap) = job.apply(&mut draft) {
+            if let Err(gap) = job.apply(&mut batch) {
                 self.fail();
                 tracing::error!(?gap, "a change lacks what the store has; the store takes no more writes");
                 return Err(CommitFailed);
@@ -80,18 +80,18 @@ impl CommitWriter {
         #[cfg(test)]
         if let Some(trial) = &mut self.trial {
             let whole = || self.database.state(self.shared.directory.load_full());
-            draft = trial.again(&mut group, &draft, &*whole(), &self.access).over(self.access.view(whole()));
+            batch = trial.again(&mut group, &batch, &*whole(), &self.access).over(self.access.view(whole()));
         }
         let Rows { usage, audit } = self.queue.take_rows();
         let damage = self.access.damage.take_unreported();
-        draft.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
-        let summed = draft.add_usage(usage).map_err(|gap| {
+        batch.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
+        let summed = batch.add_usage(usage).map_err(|gap| {
             self.fail();
             let error = Error::from(gap);
             tracing::error!(%error, "what was spent cannot be summed up; the store takes no more writes");
             CommitFailed
         });
-        let (commit, effects) = draft.finish();
+        let (commit, effects) = batch.finish();
         let written = summed.and_then(|()| self.write(commit, effects));
         let changes = group.len();
         let ended = if written.is_ok() { Ended::Durable } else { Ended::Unknown };
@@ -102,11 +102,11 @@ impl CommitWriter {
     }
 
     /// A write batch on top of the last commit.
-    fn draft(&self) -> WriteBatch {
+    fn batch(&self) -> WriteBatch {
         let state = self.database.state(self.shared.directory.load_full());
         WriteBatch::new(self.access.view(state), self.clock.now_ms())
             .on_disk(self.space.look())
-            .placed(self.tip.seq + 1)
+            .placed(self.last_commit.seq + 1)
     }
 
     fn write(&mut self, commit: Commit, effects: Effects) -> Result<(), CommitFailed> {
@@ -117,21 +117,26 @@ impl CommitWriter {
         }
         let started = Instant::now();
         let keys = &self.access.keys;
-        let tip = self.database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
-            self.fail();
-            tracing::error!(%error, "the store cannot write; it takes no more writes");
-            CommitFailed
-        })?;
-        self.anchor.write(keys, AnchorSlot { seq: tip.seq, head: tip.head }).map_err(|error| {
-            self.fail();
-            tracing::error!(%error, "the anchor cannot be written; the store takes no more writes");
-            CommitFailed
-        })?;
+        let last_commit = self
+            .database
+            .apply(keys, &self.last_commit, self.last_commit.seq + 1, commit)
+            .map_err(|error| {
+                self.fail();
+                tracing::error!(%error, "the store cannot write; it takes no more writes");
+                CommitFailed
+            })?;
+        self.anchor.write(keys, AnchorSlot { seq: last_commit.seq, head: last_commit.head }).map_err(
+            |error| {
+                self.fail();
+                tracing::error!(%error, "the anchor cannot be written; the store takes no more writes");
+                CommitFailed
+            },
+        )?;
         self.shared.commits.observe(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX));
         self.measure_disk();
-        self.tip = tip;
+        self.last_commit = last_commit;
         self.shared.change(effects.publish(&self.access));
-        self.shared.tip.store(Arc::new(tip));
+        self.shared.last_commit.store(Arc::new(last_commit));
         Ok(())
     }
 

@@ -40,7 +40,7 @@ pub(crate) const NO_ANCHOR: &str = "there is no valid anchor";
 
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct OpenRule {
-    pub(crate) tip: CommitHead,
+    pub(crate) last_commit: CommitHead,
     pub(crate) anchor_is_behind: bool,
 }
 
@@ -82,5 +82,8 @@ pub(crate) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<OpenRule, &
     if !evidence.heads_hold {
         return Err("heads of vaults were changed from outside");
     }
-    Ok(OpenRule { tip: CommitHead { seq, head, set: evidence.set, heads: evidence.heads }, anchor_is_behind })
+    Ok(OpenRule {
+        last_commit: CommitHead { seq, head, set: evidence.set, heads: evidence.heads },
+        anchor_is_behind,
+    })
 }

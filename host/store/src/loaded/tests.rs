@@ -155,10 +155,10 @@ fn a_change_that_declares_too_little_is_found_and_still_made() {
     let (scratch, store, workspace, lacking) = strict();
     let key = rows::workspace_key(workspace);
     // Reads a row that it did not declare, and writes one without the guard.
-    let broken = guarded([], move |draft| {
-        let row = draft.set_workspace(OPERATOR, workspace, WorkspaceChange::default())?;
-        draft.audit(OPERATOR, AuditAction::KeyRotationBegun);
-        draft.put_row(Guard::Store, b"Dtest".to_vec(), &row.name)
+    let broken = guarded([], move |batch| {
+        let row = batch.set_workspace(OPERATOR, workspace, WorkspaceChange::default())?;
+        batch.audit(OPERATOR, AuditAction::KeyRotationBegun);
+        batch.put_row(Guard::Store, b"Dtest".to_vec(), &row.name)
     });
     store.make(broken).unwrap();
     let lacks = taken(&lacking);

@@ -108,11 +108,11 @@ impl Trial {
             held.extend(job.guards().into_iter().filter(|_| self.gives()));
         }
         for _ in 0..ROUNDS_MAX {
-            let mut draft = first.anew(access.view(Box::new(Arc::new(loaded.clone()))), held.clone());
-            let gaps: Vec<Gap> = group.iter_mut().filter_map(|job| job.apply(&mut draft).err()).collect();
+            let mut batch = first.anew(access.view(Box::new(Arc::new(loaded.clone()))), held.clone());
+            let gaps: Vec<Gap> = group.iter_mut().filter_map(|job| job.apply(&mut batch).err()).collect();
             // A conflict with another transaction: everything once more.
             if gaps.is_empty() && (self.strict.is_some() || !self.chance(4)) {
-                return draft;
+                return batch;
             }
             for gap in gaps {
                 self.fill(gap, &mut loaded, &mut held, whole);

@@ -66,7 +66,7 @@ pub(crate) fn open_database(
     }
     let access = VaultReader::new(Arc::new(keys));
     let (witness, loss) = compare(database, runtime, &access, &header, witness)?;
-    // Before header and directory are read: who changes them after that waits for this host.
+    // The row of this host is written before header and directory are read, so that later changes wait for it.
     let about = About::new(Arc::clone(&access.keys), clock.clone(), serves);
     let host = postgres::enter(database, runtime, clock, about)?;
     let loaded = read_directory(database, runtime, &access).and_then(|loaded| match &loaded.header {

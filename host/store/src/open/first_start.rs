@@ -50,10 +50,10 @@ pub(super) fn first_start(
         other => OpenError::damaged(other.to_string()),
     })?;
     let nothing = CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
-    let tip = database.apply(&keys, &nothing, 1, commit)?;
+    let last_commit = database.apply(&keys, &nothing, 1, commit)?;
     // The engine must have closed its files before the folder is synced and renamed.
     drop(database);
-    install(paths, &keys, AnchorSlot { seq: tip.seq, head: tip.head })?;
+    install(paths, &keys, AnchorSlot { seq: last_commit.seq, head: last_commit.head })?;
     tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
     Ok(material)
 }
@@ -82,20 +82,20 @@ pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: AnchorSlot) -> Resu
 }
 
 fn first_commit(view: VaultSnapshot, header: &Header, record: &KeyRecord) -> Result<Commit, Gap> {
-    let mut draft = WriteBatch::new(view, header.created_at_ms);
-    first_changes(&mut draft, header, record)?;
-    Ok(draft.finish().0)
+    let mut batch = WriteBatch::new(view, header.created_at_ms);
+    first_changes(&mut batch, header, record)?;
+    Ok(batch.finish().0)
 }
 
 /// The first changes of every store: its header, its keys and a workspace.
-pub(crate) fn first_changes(draft: &mut WriteBatch, header: &Header, record: &KeyRecord) -> Result<(), Gap> {
-    draft.put_row(Guard::Store, rows::HEADER.to_vec(), header)?;
-    draft.put_row(Guard::Store, STORE_KEYS.to_vec(), record)?;
-    draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
+pub(crate) fn first_changes(batch: &mut WriteBatch, header: &Header, record: &KeyRecord) -> Result<(), Gap> {
+    batch.put_row(Guard::Store, rows::HEADER.to_vec(), header)?;
+    batch.put_row(Guard::Store, STORE_KEYS.to_vec(), record)?;
+    batch.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
     #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
     let name = Name::parse("default").expect("`default` is a name");
     let workspace = NewWorkspace { name, programme: true, vault_writes: true };
-    draft.create_workspace(Actor::System, &workspace)?;
+    batch.create_workspace(Actor::System, &workspace)?;
     Ok(())
 }
 

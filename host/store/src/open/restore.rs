@@ -149,15 +149,15 @@ fn complete(
         return Ok(Err("its keyspaces are not of one commit".to_owned()));
     }
     let loaded = load(&database, keys)?;
-    let mut draft = WriteBatch::new(view(loaded.directory), clock.now_ms());
+    let mut batch = WriteBatch::new(view(loaded.directory), clock.now_ms());
     let (chains, ends) = checked.content.chains;
     // In a backup of a directory, its own chain names them.
     if *head == [0; DIGEST_BYTES] && chains > 0 {
-        draft.audit(Actor::Operator, AuditAction::ChainsImported { chains, ends: *ends.as_bytes() });
+        batch.audit(Actor::Operator, AuditAction::ChainsImported { chains, ends: *ends.as_bytes() });
     }
-    draft.audit(Actor::Operator, action.clone());
-    let (commit, _unseen) = draft.finish();
+    batch.audit(Actor::Operator, action.clone());
+    let (commit, _unseen) = batch.finish();
     let before = CommitHead { seq: *seq, head: *head, set: loaded.set, heads: loaded.heads };
-    let tip = database.apply(keys, &before, seq + 1, commit)?;
-    Ok(Ok((checked, AnchorSlot { seq: tip.seq, head: tip.head })))
+    let last_commit = database.apply(keys, &before, seq + 1, commit)?;
+    Ok(Ok((checked, AnchorSlot { seq: last_commit.seq, head: last_commit.head })))
 }

@@ -82,7 +82,7 @@ fn the_opening_rule_accepts_two_states_and_refuses_all_others() {
     let ahead = evidence(at(6, [1; 32]), all(7), [1; 32]);
     assert_eq!(judge(&keys, &in_step).map(|verdict| verdict.anchor_is_behind), Ok(false));
     assert_eq!(judge(&keys, &ahead).map(|verdict| verdict.anchor_is_behind), Ok(true));
-    assert_eq!(judge(&keys, &ahead).unwrap().tip.head, head);
+    assert_eq!(judge(&keys, &ahead).unwrap().last_commit.head, head);
 
     let refused = [
         Evidence { anchor: AnchorContent::Nothing, ..in_step.clone() },

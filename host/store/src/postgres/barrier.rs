@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::contact::Hosts;
 use super::host::{HostId, ThisHost};
 use super::place::ChainId;
-use crate::changes::Reach;
+use crate::changes::AnswerAfter;
 use crate::queue::{Ended, Job};
 
 /// How long an answer waits for other hosts at most. A host that has not reported by then has lost contact,
 /// which lasts 4.5 s, and refuses requests itself.
-const EVERYWHERE_MAX: Duration = Duration::from_millis(4750);
+const ALL_HOSTS_MAX: Duration = Duration::from_millis(4750);
 /// The same for a change that only adds something.
-const SOON_MAX: Duration = Duration::from_millis(250);
+const SHORT_WAIT_MAX: Duration = Duration::from_millis(250);
 /// The most answers that wait. Further ones tell that the outcome is not known.
 const WAITING_MAX: usize = 4096;
 
@@ -58,7 +58,7 @@ pub(super) struct Drained(mpsc::Receiver<()>);
 
 impl Drained {
     /// Longest time until nothing waits, once the last lane has ended.
-    pub(super) const PATIENCE: Duration = EVERYWHERE_MAX.saturating_add(Duration::from_secs(1));
+    pub(super) const PATIENCE: Duration = ALL_HOSTS_MAX.saturating_add(Duration::from_secs(1));
 
     pub(super) async fn wait(mut self) {
         while self.0.recv().await.is_some() {}
@@ -78,10 +78,10 @@ impl Barrier {
 
     /// Answers these jobs of a durable commit once every other host has seen it, or when the longest wait
     /// is over.
-    pub(super) fn hold(&self, jobs: Vec<Box<dyn Job>>, reach: Reach, chain: ChainId, seq: u64) {
-        let patience = match reach {
-            Reach::Everywhere => EVERYWHERE_MAX,
-            Reach::Soon => SOON_MAX,
+    pub(super) fn hold(&self, jobs: Vec<Box<dyn Job>>, answer_after: AnswerAfter, chain: ChainId, seq: u64) {
+        let patience = match answer_after {
+            AnswerAfter::AllHosts => ALL_HOSTS_MAX,
+            AnswerAfter::ShortWait => SHORT_WAIT_MAX,
         };
         let count = jobs.len();
         if self.waiting.count.fetch_add(count, Ordering::AcqRel) + count > WAITING_MAX {
@@ -94,10 +94,15 @@ impl Barrier {
         let Barrier { host, mut hosts, waiting, open, .. } = self.clone();
         self.runtime.spawn(async move {
             let is_seen = |hosts: &Hosts| is_seen(hosts, host.id(), committed, chain, seq);
-            if timeout_at(committed + patience, hosts.wait_for(is_seen)).await.is_err()
-                && reach == Reach::Everywhere
-            {
-                tracing::warn!("another host has not reported a change in time; it has lost contact");
+            let end = committed + patience;
+            match timeout_at(end, hosts.wait_for(is_seen)).await.map(|seen| seen.is_ok()) {
+                Ok(true) => {}
+                // The task that reads the other hosts has ended, so that nothing more becomes known of them.
+                Ok(false) => sleep_until(end).await,
+                Err(_) if answer_after == AnswerAfter::AllHosts => {
+                    tracing::warn!("another host has not reported a change in time; it has lost contact");
+                }
+                Err(_) => {}
             }
             jobs.into_iter().for_each(|job| job.answer(Ended::Durable));
             waiting.count.fetch_sub(count, Ordering::AcqRel);
@@ -116,7 +121,7 @@ fn is_seen(hosts: &Hosts, own: HostId, committed: Instant, chain: ChainId, seq: 
     let mut others = hosts.rows.iter().filter(|it| it.row.id != own);
     // The beat of the last contact was sent before it was seen here. A later one brings contact only with a
     // look at the changes, which finds this one.
-    is_new && others.all(|it| has_seen(it.row.seen.get(&chain)) || it.since.elapsed() >= EVERYWHERE_MAX)
+    is_new && others.all(|it| has_seen(it.row.seen.get(&chain)) || it.since.elapsed() >= ALL_HOSTS_MAX)
 }
 
 #[cfg(test)]
@@ -140,7 +145,7 @@ mod tests {
     fn a_commit_is_seen_when_every_other_host_has_reported_it_or_has_lost_contact() {
         let committed = Instant::now();
         let now = Duration::ZERO;
-        let long = EVERYWHERE_MAX + Duration::from_secs(1);
+        let long = ALL_HOSTS_MAX + Duration::from_secs(1);
         let seen = |rows: Vec<KnownHost>| {
             let hosts = Hosts { asked: Some(Instant::now()), rows };
             is_seen(&hosts, OWN, committed, CHAIN, 5)

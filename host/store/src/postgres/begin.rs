@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
 
 use super::about::About;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::feed::{DirectoryPoint, Seen};
 use super::host::{self, HostId, ThisHost};
@@ -154,7 +154,7 @@ pub(crate) fn first_look(
 }
 
 /// A row of the store itself.
-pub(super) async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) async fn row(session: &DatabaseSession, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
     let asks = Statement::new("SELECT body FROM store WHERE k = $1").with(key.to_vec(), Type::BYTEA);
     let rows = bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?;

@@ -97,18 +97,18 @@ impl Database {
 
     /// Connects in place of a connection that ended. The server may have been replaced, so connections from
     /// before are not [`Database::is_current`] any more.
-    pub(super) async fn connect_anew(&self) -> Result<Session, Failure> {
+    pub(super) async fn connect_anew(&self) -> Result<DatabaseSession, Failure> {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.connect().await
     }
 
     /// Whether a connection is not from before the last [`Database::connect_anew`].
-    pub(super) fn is_current(&self, session: &Session) -> bool {
+    pub(super) fn is_current(&self, session: &DatabaseSession) -> bool {
         session.generation == self.generation.load(Ordering::Acquire)
     }
 
     /// Connects for a lane, which prepares the statements that it sends often.
-    pub(super) async fn connect_lane(&self) -> Result<Session, Failure> {
+    pub(super) async fn connect_lane(&self) -> Result<DatabaseSession, Failure> {
         let mut session = self.connect().await?;
         session.prepared = self.prepares().then(PreparedStatements::new).transpose()?;
         Ok(session)
@@ -129,7 +129,7 @@ impl Database {
     }
 
     /// Connects to the first host that takes writes, beginning with the one of the last time.
-    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+    pub(crate) async fn connect(&self) -> Result<DatabaseSession, Failure> {
         let (count, generation) = (self.hosts.len(), self.generation.load(Ordering::Acquire));
         let mut reasons = Vec::new();
         for at in (0..count).map(|step| (self.last.load(Ordering::Relaxed) + step) % count) {
@@ -191,7 +191,7 @@ pub(super) async fn open_any(
     addresses: &[Option<IpAddr>],
     tls: Option<&MakeRustlsConnect>,
     deadline: Instant,
-) -> Result<Session, Vec<String>> {
+) -> Result<DatabaseSession, Vec<String>> {
     let mut reasons = Vec::new();
     for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
         let part = deadline.saturating_duration_since(Instant::now()) / left;
@@ -251,21 +251,21 @@ fn tls(roots: &[Vec<u8>]) -> Result<MakeRustlsConnect, TlsError> {
     Ok(MakeRustlsConnect::new(settings.with_no_client_auth()))
 }
 
-async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> Result<Session, Failure> {
+async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> Result<DatabaseSession, Failure> {
     match tls {
         Some(tls) => {
             let (client, connection) = config.connect(tls.clone()).await?;
-            Ok(Session::start(client, connection))
+            Ok(DatabaseSession::start(client, connection))
         }
         None => {
             let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
-            Ok(Session::start(client, connection))
+            Ok(DatabaseSession::start(client, connection))
         }
     }
 }
 
 /// One connection. Dropping it closes it, and whatever is still running on it.
-pub(crate) struct Session {
+pub(crate) struct DatabaseSession {
     pub(super) client: Client,
     /// What the server has prepared, on connections of lanes.
     pub(super) prepared: Option<PreparedStatements>,
@@ -278,8 +278,8 @@ pub(crate) struct Session {
     driver: JoinHandle<()>,
 }
 
-impl Session {
-    fn start<S, T>(client: Client, connection: Connection<S, T>) -> Session
+impl DatabaseSession {
+    fn start<S, T>(client: Client, connection: Connection<S, T>) -> DatabaseSession
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -287,7 +287,7 @@ impl Session {
         let warned = Arc::new(AtomicBool::new(false));
         let notified = Arc::new(Notify::new());
         let driver = tokio::spawn(drive(connection, Arc::clone(&warned), Arc::clone(&notified)));
-        Session { client, prepared: None, warned, notified, generation: 0, driver }
+        DatabaseSession { client, prepared: None, warned, notified, generation: 0, driver }
     }
 
     /// Waits for a notification since the last call.
@@ -317,7 +317,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for DatabaseSession {
     fn drop(&mut self) {
         self.driver.abort();
     }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::barrier::Waiting;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::feed::FeedReader;
 use super::host::{self, Beat, HostId, HostRow, ThisHost};
@@ -63,7 +63,7 @@ pub(super) struct Contact {
     kept: Option<Instant>,
     hosts: watch::Sender<Hosts>,
     waiting: Arc<Waiting>,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     /// The beat of each host, and when it was first seen.
     beats: BTreeMap<HostId, (i64, Instant)>,
     /// Which news of the feed this host has reported.
@@ -261,8 +261,8 @@ impl Contact {
 /// The connection, which is made where there is none.
 async fn connected<'s>(
     database: &Database,
-    session: &'s mut Option<Session>,
-) -> Result<&'s Session, Failure> {
+    session: &'s mut Option<DatabaseSession>,
+) -> Result<&'s DatabaseSession, Failure> {
     let connected = match session.take() {
         Some(session) => session,
         None => database.connect().await?,

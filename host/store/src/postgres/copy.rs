@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use super::begin::{row, unusable, wait};
 use super::conclusion::conclude;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::place::{ChainId, Table};
 use super::readers::{CommittedState, Moment, Readers};
@@ -56,7 +56,7 @@ pub(crate) struct Copy<'k> {
     database: Arc<Database>,
     runtime: Handle,
     keys: &'k Arc<StoreKeys>,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     /// What the chain of a data directory becomes.
     chain: ChainId,
     /// The header as it is in the copy.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::begin::{row, unusable, wait};
 use super::conclusion::conclude;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::host::{self, HostId};
 use super::readers::{CommittedState, Moment, Readers};
@@ -52,7 +52,7 @@ pub(crate) fn hosts(
     })
 }
 
-async fn listed(session: &Session, keys: &StoreKeys) -> Result<Vec<ListedHost>, Failure> {
+async fn listed(session: &DatabaseSession, keys: &StoreKeys) -> Result<Vec<ListedHost>, Failure> {
     let rows = bounded(host::all(session)).await?;
     let facts = bounded(host::facts(session, keys, 0)).await?;
     let place = |id: String| {

@@ -378,7 +378,7 @@ impl Engine {
         }
         self.witness.keep();
         if let Some(mut contact) = self.contact.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // It would take the end of this host for a mistake of other hosts.
+            // Otherwise it would find no row of this host, and report that other hosts took it for dead.
             contact.abort();
             drop(pending::wait(&mut contact, ENDING_PATIENCE));
         }

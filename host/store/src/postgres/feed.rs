@@ -22,7 +22,7 @@ use tokio_postgres::types::Type;
 
 pub(super) use topics::Topics;
 
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
 use super::kept::KeptSecrets;
@@ -163,7 +163,7 @@ pub(super) struct Feed {
     shared: Arc<PublishedState>,
     kept: Arc<KeptSecrets>,
     commits: mpsc::Receiver<OwnCommit>,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     /// The chains of this host. Their lanes tell what they changed.
     own: BTreeSet<ChainId>,
     /// When other hosts' changes are looked for next.
@@ -436,7 +436,7 @@ struct Changed {
 /// Looks for changes of other hosts after what was seen. Of chains that do not change any more only those
 /// that are asked for are looked at.
 async fn changed(
-    session: &Session,
+    session: &DatabaseSession,
     host: HostId,
     own: &BTreeSet<ChainId>,
     before: &DirectoryPoint,

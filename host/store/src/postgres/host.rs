@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 use super::about::{self, About};
-use super::connect::Session;
+use super::connect::DatabaseSession;
 use super::failure::Failure;
 use super::feed::{DirectoryPoint, Seen};
 use super::place::{ChainId, ServerId};
@@ -127,7 +127,7 @@ impl ThisHost {
 ///
 /// # Errors
 /// [`Failure::OtherSchema`], and those of the connection.
-pub(super) async fn enter(session: &Session, about: &About) -> Result<(HostId, u32), Failure> {
+pub(super) async fn enter(session: &DatabaseSession, about: &About) -> Result<(HostId, u32), Failure> {
     let id = HostId::random()?;
     bounded(session.script(BEGIN)).await?;
     let schema = schema::check_and_hold(session).await?;
@@ -141,7 +141,7 @@ pub(super) async fn enter(session: &Session, about: &About) -> Result<(HostId, u
 
 /// What all hosts tell about themselves.
 pub(super) async fn facts(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     now_ms: u64,
 ) -> Result<Vec<HostFacts>, Failure> {
@@ -156,7 +156,7 @@ pub(super) async fn facts(
 }
 
 /// Ends this host.
-pub(super) async fn leave(session: &Session, id: HostId) -> Result<(), Failure> {
+pub(super) async fn leave(session: &DatabaseSession, id: HostId) -> Result<(), Failure> {
     let delete = format!("{BEGIN}; DELETE FROM host WHERE id = decode('{id}', 'hex')");
     bounded(session.script(&delete)).await?;
     end(session, id).await?;
@@ -165,7 +165,7 @@ pub(super) async fn leave(session: &Session, id: HostId) -> Result<(), Failure> 
 
 /// Ends a host whose beat still stands at this number. Of several that try, one does it. The other result
 /// is that it was ended already, or shows signs of life. After a failure the connection must be closed.
-pub(super) async fn bury(session: &Session, id: HostId, beat: i64) -> Result<bool, Failure> {
+pub(super) async fn bury(session: &DatabaseSession, id: HostId, beat: i64) -> Result<bool, Failure> {
     let delete = format!(
         "{BEGIN}; DELETE FROM host WHERE id = decode('{id}', 'hex') AND beat = {beat} RETURNING beat"
     );
@@ -179,7 +179,7 @@ pub(super) async fn bury(session: &Session, id: HostId, beat: i64) -> Result<boo
 
 /// What becomes of what a host leaves behind, within the transaction that deletes its row, so that it
 /// happens once. Nothing can be added to its chains after that.
-async fn end(session: &Session, id: HostId) -> Result<(), Failure> {
+async fn end(session: &DatabaseSession, id: HostId) -> Result<(), Failure> {
     let seal = format!(
         "UPDATE chain SET sealed_ms = (extract(epoch FROM now()) * 1000)::bigint \
          WHERE host = '{id}' AND sealed_ms IS NULL"
@@ -220,7 +220,7 @@ pub(super) struct Beat {
 /// # Errors
 /// [`Failure::NoHost`] where this host has no row any more.
 pub(super) async fn beat(
-    session: &Session,
+    session: &DatabaseSession,
     id: HostId,
     DirectoryPoint { server, seen }: &DirectoryPoint,
     about: &About,
@@ -255,7 +255,7 @@ pub(super) async fn beat(
 }
 
 /// The rows of all hosts.
-pub(super) async fn all(session: &Session) -> Result<Vec<HostRow>, Failure> {
+pub(super) async fn all(session: &DatabaseSession) -> Result<Vec<HostRow>, Failure> {
     parse(&session.script(&format!("SELECT {COLUMNS} FROM host")).await?)
 }
 

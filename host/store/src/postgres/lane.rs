@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use apply::Applied;
 
 use super::barrier::Barrier;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::feed::{Announcer, Topics};
 use super::host::{HostId, ThisHost};
@@ -29,7 +29,7 @@ use super::transaction::{Committed, commit, rollback};
 use super::witness::{SeenNumbers, Witness};
 use super::write::number;
 use crate::audit::AuditEntry;
-use crate::changes::{Reach, SettledUsage, Slices};
+use crate::changes::{AnswerAfter, SettledUsage, Slices};
 use crate::clock::Clock;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::queue::{Ended, Job, Rows, WriteQueue};
@@ -63,7 +63,7 @@ pub(super) struct Lane {
     pub(super) clock: Clock,
     /// The host that its chain belongs to.
     pub(super) host: Arc<ThisHost>,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     chain: Option<(ChainId, ChainEnd)>,
     /// The id of this host when the chain was made. Nothing is added to the chain once that host is ended.
     chain_host: HostId,
@@ -227,26 +227,26 @@ impl Lane {
         Ok(None)
     }
 
-    /// Answers the callers of a group. Who has changed what hosts keep in memory gets the answer when other
-    /// hosts have seen it.
+    /// Answers the callers of a group. The caller of a change to records that hosts keep in memory is answered
+    /// when the other hosts have seen it.
     fn answer(&mut self, group: Vec<Box<dyn Job>>, ended: Ended) {
         let unseen = self.unseen.take().filter(|_| ended == Ended::Durable);
         let changes_kept = std::mem::take(&mut self.changes_kept);
         let Some((chain, seq)) = unseen else {
             return group.into_iter().for_each(|job| job.answer(ended));
         };
-        let mut held: [(Reach, Vec<Box<dyn Job>>); 2] =
-            [Reach::Everywhere, Reach::Soon].map(|reach| (reach, Vec::new()));
+        let mut held: [(AnswerAfter, Vec<Box<dyn Job>>); 2] =
+            [AnswerAfter::AllHosts, AnswerAfter::ShortWait].map(|answer_after| (answer_after, Vec::new()));
         for (job, changes_kept) in group.into_iter().zip(changes_kept) {
-            let reach = job.reach();
-            match held.iter_mut().find(|(of, _)| *of == reach && changes_kept) {
+            let answer_after = job.answer_after();
+            match held.iter_mut().find(|(of, _)| *of == answer_after && changes_kept) {
                 Some((_, jobs)) => jobs.push(job),
                 None => job.answer(ended),
             }
         }
-        for (reach, jobs) in held {
+        for (answer_after, jobs) in held {
             if !jobs.is_empty() {
-                self.barrier.hold(jobs, reach, chain, seq);
+                self.barrier.hold(jobs, answer_after, chain, seq);
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::contact::{CONTACT_MS, Hosts};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
@@ -98,7 +98,7 @@ struct LimitsTask {
     database: Arc<Database>,
     host: Arc<ThisHost>,
     queue: Arc<LimitsQueue>,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     /// The host under which seats were written last.
     wrote_as: Option<HostId>,
     warned: Option<Instant>,
@@ -123,7 +123,8 @@ impl LimitsTask {
 
     /// Asks what waits, and gives the answers.
     async fn ask(&mut self) -> Result<(), Failure> {
-        let is_usable = |session: &Session| self.database.is_current(session) && !session.client.is_closed();
+        let is_usable =
+            |session: &DatabaseSession| self.database.is_current(session) && !session.client.is_closed();
         let session = match self.session.take().filter(is_usable) {
             Some(session) => session,
             None => within(PATIENCE, self.connect()).await?,
@@ -149,7 +150,7 @@ impl LimitsTask {
     }
 
     /// Connects, perhaps to a server that has lost what is not in the log.
-    async fn connect(&self) -> Result<Session, Failure> {
+    async fn connect(&self) -> Result<DatabaseSession, Failure> {
         let session = self.database.connect().await?;
         self.queue.seats.write_again();
         Ok(session)
@@ -212,7 +213,7 @@ fn numbers(numbers: impl Iterator<Item = u64>) -> Vec<i64> {
 
 /// Asks for buckets and seats in one transaction and one round trip.
 async fn ask(
-    session: &Session,
+    session: &DatabaseSession,
     host: HostId,
     buckets: &BTreeMap<String, WaitingBucket>,
     seats: &BTreeMap<String, SeatWrite>,
@@ -278,7 +279,7 @@ async fn count_hosts(mut hosts: watch::Receiver<Hosts>, host: Arc<ThisHost>, que
 }
 
 /// Deletes buckets whose use is paid off, and seats of hosts that ended.
-pub(super) async fn sweep(session: &Session) -> Result<(), Failure> {
+pub(super) async fn sweep(session: &DatabaseSession) -> Result<(), Failure> {
     let sql = format!(
         "DELETE FROM bucket WHERE id IN ( \
            SELECT id FROM bucket WHERE until_ns < (extract(epoch FROM now()) * 1000000)::bigint * 1000 \

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use tokio_postgres::types::Type;
 
-use super::connect::Session;
+use super::connect::DatabaseSession;
 use super::failure::Failure;
 use super::place::{self, Table};
 use super::statement::Statement;
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Loads the answers to these questions.
 pub(super) async fn load(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     needs: &BTreeSet<Need>,
     loaded: &mut Loaded,

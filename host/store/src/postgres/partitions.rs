@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::error::SqlState;
 
-use super::connect::Session;
+use super::connect::DatabaseSession;
 use super::failure::Failure;
 use super::transaction::{bounded, rollback};
 
@@ -51,7 +51,7 @@ pub(super) struct Partition {
 ///
 /// # Errors
 /// Those of the connection. What only passes is no error: the next call makes the partition.
-pub(super) async fn make(session: &Session) -> Result<(), Failure> {
+pub(super) async fn make(session: &DatabaseSession) -> Result<(), Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the day");
     let sql = "SELECT floor(extract(epoch FROM now()) / 86400)::integer";
     let rows = bounded(session.script(sql)).await?;
@@ -60,7 +60,7 @@ pub(super) async fn make(session: &Session) -> Result<(), Failure> {
 }
 
 /// The same from this day on, counted from 1970-01-01.
-pub(super) async fn make_from(session: &Session, today: i32) -> Result<(), Failure> {
+pub(super) async fn make_from(session: &DatabaseSession, today: i32) -> Result<(), Failure> {
     for (table, days) in TABLES {
         let there = all(session, table).await?;
         let first = today - today.rem_euclid(days);
@@ -82,7 +82,13 @@ pub(super) async fn make_from(session: &Session, today: i32) -> Result<(), Failu
 }
 
 /// Makes a partition. False if something is in the way for now.
-async fn attach(session: &Session, table: &str, name: &str, from: &str, end: i32) -> Result<bool, Failure> {
+async fn attach(
+    session: &DatabaseSession,
+    table: &str,
+    name: &str,
+    from: &str,
+    end: i32,
+) -> Result<bool, Failure> {
     // Locks the default partition alone. `CREATE TABLE ... PARTITION OF` would lock the whole table.
     let script = format!(
         "{BEGIN}; CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS); \
@@ -110,7 +116,7 @@ async fn attach(session: &Session, table: &str, name: &str, from: &str, end: i32
 }
 
 /// The partitions of a table, in the order of their days.
-pub(super) async fn all(session: &Session, table: &str) -> Result<Vec<Partition>, Failure> {
+pub(super) async fn all(session: &DatabaseSession, table: &str) -> Result<Vec<Partition>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for partitions");
     let sql = format!(
         "SELECT c.relname, substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\((-?[0-9]+)\\)')::integer \
@@ -137,7 +143,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Number of usage rows of commits before this day. A value begins with its version and the number of its
 /// rows, which has seven bits per byte.
-pub(super) async fn usage_before(session: &Session, day: i32) -> Result<u64, Failure> {
+pub(super) async fn usage_before(session: &DatabaseSession, day: i32) -> Result<u64, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the number of usage rows");
     let sql = format!(
         "SELECT coalesce(sum(CASE WHEN get_byte(start, 1) < 128 THEN get_byte(start, 1) \
@@ -150,7 +156,7 @@ pub(super) async fn usage_before(session: &Session, day: i32) -> Result<u64, Fai
 
 /// Deletes the usage rows of commits before this day: whole partitions, and the other rows in batches. False
 /// if readers were in the way; then some rows are left. All rows of a commit are deleted together.
-pub(super) async fn drop_usage_before(session: &Session, day: i32) -> Result<bool, Failure> {
+pub(super) async fn drop_usage_before(session: &DatabaseSession, day: i32) -> Result<bool, Failure> {
     for Partition { name, end } in all(session, "usage").await? {
         if end.is_none_or(|end| end > day) {
             delete_before(session, &name, day).await?;
@@ -161,7 +167,7 @@ pub(super) async fn drop_usage_before(session: &Session, day: i32) -> Result<boo
     Ok(true)
 }
 
-async fn drop_whole(session: &Session, name: &str) -> Result<bool, Failure> {
+async fn drop_whole(session: &DatabaseSession, name: &str) -> Result<bool, Failure> {
     for attempt in 1..=DROP_TRIES {
         let script = format!(
             "BEGIN; SET LOCAL lock_timeout = 100; SET LOCAL synchronous_commit = on; \
@@ -180,7 +186,7 @@ async fn drop_whole(session: &Session, name: &str) -> Result<bool, Failure> {
     Ok(false)
 }
 
-async fn delete_before(session: &Session, name: &str, day: i32) -> Result<(), Failure> {
+async fn delete_before(session: &DatabaseSession, name: &str, day: i32) -> Result<(), Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("a deletion of usage rows");
     let mut last = -1_i64;
     loop {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::history;
 use super::load::{NEEDS_MAX, load};
@@ -48,7 +48,7 @@ pub(super) struct Readers {
     database: Arc<Database>,
     keys: Arc<StoreKeys>,
     runtime: Handle,
-    idle: Arc<Mutex<Vec<Session>>>,
+    idle: Arc<Mutex<Vec<DatabaseSession>>>,
     permits: Arc<Semaphore>,
 }
 
@@ -81,7 +81,7 @@ impl Readers {
     /// Takes an idle connection or makes one, and begins a transaction that reads.
     async fn begin(
         database: Arc<Database>,
-        idle: Arc<Mutex<Vec<Session>>>,
+        idle: Arc<Mutex<Vec<DatabaseSession>>>,
         permits: Arc<Semaphore>,
     ) -> Result<OpenMoment, Failure> {
         let permit = permits.acquire_owned().await.map_err(|_| Failure::Unexpected("a read"))?;
@@ -112,7 +112,7 @@ type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send +
 
 /// The transaction of one moment.
 struct OpenMoment {
-    session: Session,
+    session: DatabaseSession,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -126,7 +126,7 @@ pub(super) struct Moment {
 
 impl Moment {
     /// What the transaction of a session sees that is there already.
-    pub(super) fn within(readers: &Arc<Readers>, session: Session) -> Result<Moment, Failure> {
+    pub(super) fn within(readers: &Arc<Readers>, session: DatabaseSession) -> Result<Moment, Failure> {
         let permit = Arc::clone(&readers.permits).try_acquire_owned();
         let permit = permit.map_err(|_| Failure::Unexpected("a read"))?;
         let open = RefCell::new(Some(OpenMoment { session, _permit: permit }));
@@ -134,7 +134,7 @@ impl Moment {
     }
 
     /// The session, whose transaction goes on. `None` after a failure.
-    pub(super) fn into_session(self) -> Option<Session> {
+    pub(super) fn into_session(self) -> Option<DatabaseSession> {
         self.open.take().map(|open| open.session)
     }
 
@@ -170,7 +170,7 @@ impl Moment {
     fn with<T, W>(&self, work: W) -> Result<T, Failure>
     where
         T: Send + 'static,
-        W: for<'a> FnOnce(&'a Session) -> Answering<'a, T> + Send + 'static,
+        W: for<'a> FnOnce(&'a DatabaseSession) -> Answering<'a, T> + Send + 'static,
     {
         let Readers { database, idle, permits, .. } = &*self.readers;
         let (database, idle, permits) = (Arc::clone(database), Arc::clone(idle), Arc::clone(permits));

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::begin::row;
-use super::connect::Session;
+use super::connect::DatabaseSession;
 use super::failure::Failure;
 use super::host;
 use super::partitions;
@@ -123,7 +123,7 @@ impl SchemaRow {
 ///
 /// # Errors
 /// [`Failure::OtherSchema`], and those of the connection.
-pub(crate) async fn migrate(session: &Session) -> Result<(), Failure> {
+pub(crate) async fn migrate(session: &DatabaseSession) -> Result<(), Failure> {
     repeatedly(session, async || session.script(FIRST).await.map(drop)).await?;
     if row(session, rows::HEADER).await?.is_none() {
         repeatedly(session, async || make_up_to(session, NEWEST).await).await?;
@@ -133,7 +133,7 @@ pub(crate) async fn migrate(session: &Session) -> Result<(), Failure> {
 }
 
 /// Makes the migrations up to this number that were not made before.
-pub(super) async fn make_up_to(session: &Session, last: u32) -> Result<(), Failure> {
+pub(super) async fn make_up_to(session: &DatabaseSession, last: u32) -> Result<(), Failure> {
     for (number, migration) in (1..=last).zip(MIGRATIONS) {
         if SchemaRow::of(&session.script(LOCK).await?)?.made < number {
             make(session, number, migration, CURRENT.min_reader).await?;
@@ -145,13 +145,16 @@ pub(super) async fn make_up_to(session: &Session, last: u32) -> Result<(), Failu
 }
 
 /// Makes a migration within the transaction that has locked the row of the schema, and commits it.
-async fn make(session: &Session, made: u32, migration: &str, min_reader: u32) -> Result<(), Failure> {
+async fn make(session: &DatabaseSession, made: u32, migration: &str, min_reader: u32) -> Result<(), Failure> {
     let text = SchemaRow { made, min_reader }.text();
     let number = format!("UPDATE store SET body = '{text}'::bytea WHERE k = {SCHEMA_ROW}");
     session.script(&format!("{migration};{number};COMMIT")).await.map(drop)
 }
 
-async fn repeatedly<T>(session: &Session, run: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
+async fn repeatedly<T>(
+    session: &DatabaseSession,
+    run: impl AsyncFn() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let mut tries = 1;
     loop {
         let ended = timeout(MIGRATION_PATIENCE, run()).await;
@@ -175,11 +178,11 @@ async fn repeatedly<T>(session: &Session, run: impl AsyncFn() -> Result<T, Failu
 ///
 /// # Errors
 /// [`Failure::OtherSchema`], and those of the connection.
-pub(crate) async fn check(session: &Session) -> Result<u32, Failure> {
+pub(crate) async fn check(session: &DatabaseSession) -> Result<u32, Failure> {
     found(session).await?.check()
 }
 
-async fn found(session: &Session) -> Result<SchemaRow, Failure> {
+async fn found(session: &DatabaseSession) -> Result<SchemaRow, Failure> {
     let sql = format!("SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW}");
     match bounded(session.script(&sql)).await {
         Err(Failure::Refused { code, .. }) if code == SqlState::UNDEFINED_TABLE => Ok(SchemaRow::default()),
@@ -191,7 +194,7 @@ async fn found(session: &Session) -> Result<SchemaRow, Failure> {
 ///
 /// # Errors
 /// Those of [`check`].
-pub(super) async fn check_and_hold(session: &Session) -> Result<u32, Failure> {
+pub(super) async fn check_and_hold(session: &DatabaseSession) -> Result<u32, Failure> {
     let sql = format!("SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW} FOR SHARE");
     SchemaRow::of(&bounded(session.script(&sql)).await?)?.check()
 }
@@ -212,7 +215,7 @@ pub(crate) enum Upgrade {
 /// # Errors
 /// [`Failure::OtherSchema`], and those of the connection.
 pub(crate) async fn upgrade(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     to: &Schema<'_>,
 ) -> Result<Upgrade, Failure> {
@@ -237,7 +240,11 @@ pub(crate) async fn upgrade(
 }
 
 /// The hosts that know no schema from this number on: machine, process and version of each.
-async fn older_hosts(session: &Session, keys: &StoreKeys, min_reader: u32) -> Result<Vec<String>, Failure> {
+async fn older_hosts(
+    session: &DatabaseSession,
+    keys: &StoreKeys,
+    min_reader: u32,
+) -> Result<Vec<String>, Failure> {
     let hosts = bounded(host::facts(session, keys, 0)).await?;
     Ok(hosts.iter().filter(|host| host.schema < min_reader).map(HostFacts::place).collect())
 }

@@ -94,9 +94,9 @@ impl SliceKeeper {
     fn push(&self, place: QueuePermit, due: DueSlices) -> Pending<()> {
         let DueSlices { workspace, keys, movers } = due;
         let needs: Vec<Need> = keys.iter().flat_map(|key| needs_of_reservation(workspace, *key)).collect();
-        let change = guarded([Guard::Account(workspace)], move |draft: &mut WriteBatch| {
-            keys.iter().for_each(|key| draft.touch_slice(workspace, *key));
-            movers.iter().try_for_each(|request| Arc::clone(request).own_intent(draft))
+        let change = guarded([Guard::Account(workspace)], move |batch: &mut WriteBatch| {
+            keys.iter().for_each(|key| batch.touch_slice(workspace, *key));
+            movers.iter().try_for_each(|request| Arc::clone(request).own_intent(batch))
         });
         let (answer, pending) = Pending::<()>::new(Arc::clone(&self.shared));
         self.queues.push(Some(workspace), place, job(change.reading(move || needs.clone()), answer));

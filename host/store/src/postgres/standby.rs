@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::begin::wait;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::place::ChainId;
 use super::schema;
@@ -62,7 +62,7 @@ pub(super) fn until_current(
 }
 
 /// The number of the last commit of each chain.
-async fn numbers(session: &Session) -> Result<ChainNumbers, Failure> {
+async fn numbers(session: &DatabaseSession) -> Result<ChainNumbers, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the ends of chains");
     let end = |row: &Vec<Option<String>>| match row.as_slice() {
         [Some(chain), Some(seq)] => {
@@ -76,7 +76,7 @@ async fn numbers(session: &Session) -> Result<ChainNumbers, Failure> {
 
 /// How long ago the last transaction was made that this server has applied, in seconds; 0 for a server that is
 /// no standby.
-async fn behind_s(session: &Session) -> Result<u64, Failure> {
+async fn behind_s(session: &DatabaseSession) -> Result<u64, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question how far a standby lags");
     let sql = "SELECT greatest(0, \
                coalesce(floor(extract(epoch FROM now() - pg_last_xact_replay_timestamp())), 0))::bigint";

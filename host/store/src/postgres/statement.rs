@@ -7,7 +7,7 @@ use std::task::Poll;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, RowStream};
 
-use super::connect::Session;
+use super::connect::DatabaseSession;
 use super::failure::Failure;
 
 /// A statement and its parameters.
@@ -50,7 +50,7 @@ impl Statement {
     /// The same statement as the server has prepared it, with the parameters.
     fn prepared(
         &self,
-        session: &Session,
+        session: &DatabaseSession,
     ) -> Option<(tokio_postgres::Statement, impl ExactSizeIterator<Item = &(dyn ToSql + Sync)>)> {
         let types = self.parameters.iter().map(|(_, of)| of.clone());
         let statement = session.prepared.as_ref()?.find(&self.sql, types)?;
@@ -67,7 +67,7 @@ impl Statement {
 
     /// The same within a transaction that `transaction::begin` began: as the server has prepared it,
     /// if it has.
-    pub(super) async fn execute_prepared(&self, session: &Session) -> Result<u64, Failure> {
+    pub(super) async fn execute_prepared(&self, session: &DatabaseSession) -> Result<u64, Failure> {
         match self.prepared(session) {
             Some((statement, parameters)) => Ok(session.client.execute_raw(&statement, parameters).await?),
             None => self.execute(&session.client).await,
@@ -89,7 +89,7 @@ impl Statement {
     /// if it has.
     pub(super) async fn rows_prepared(
         &self,
-        session: &Session,
+        session: &DatabaseSession,
         bytes_max: usize,
         bytes: impl Fn(&Row) -> Result<usize, Failure>,
     ) -> Result<Vec<Row>, Failure> {

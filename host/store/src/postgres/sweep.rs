@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::contact::{Hosts, KnownHost};
 use super::failure::Failure;
 use super::feed::Seen;
@@ -52,7 +52,7 @@ pub(super) struct Sweep {
     shared: Arc<PublishedState>,
     hosts: watch::Receiver<Hosts>,
     reading: Reading,
-    session: Option<Session>,
+    session: Option<DatabaseSession>,
     /// When requests of hosts that ended were charged last.
     charged: Instant,
     /// When the audit log got the ends of chains last, and these.
@@ -103,7 +103,7 @@ impl Sweep {
         let own = self.host.id();
         let (dead, alive): (Vec<_>, Vec<_>) =
             hosts.rows.iter().partition(|it| it.row.id != own && is_dead(it));
-        // Of hosts that do not agree who is the first, several sweep, which does no harm.
+        // Hosts may disagree about which of them is the first. Then several sweep, which is harmless.
         let is_first = alive.iter().map(|it| it.row.id).min() == Some(own);
         if dead.is_empty() && !is_first {
             return Ok(());
@@ -133,7 +133,7 @@ impl Sweep {
                 self.witness(ends);
             }
         }
-        // Also from time to time: who ended a host may have ended before it charged anything.
+        // Also at intervals: a host that ended another one may itself have stopped before it charged the intents.
         if has_ended || is_first && self.charged.elapsed() >= CHARGE_EVERY {
             self.charge().await?;
             self.charged = now;
@@ -177,7 +177,7 @@ fn to_witness(before: &BTreeMap<String, u64>, ends: &BTreeMap<String, u64>) -> O
 }
 
 /// The number of the last commit of each chain that can have changed in the last minutes.
-pub(super) async fn ends_of_chains(session: &Session) -> Result<BTreeMap<String, u64>, Failure> {
+pub(super) async fn ends_of_chains(session: &DatabaseSession) -> Result<BTreeMap<String, u64>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the ends of chains");
     let sql = "SELECT encode(id, 'hex'), seq FROM chain WHERE seq > 0 \
                AND (NOT retired OR sealed_ms > (extract(epoch FROM now()) * 1000)::bigint - 180000)";
@@ -210,7 +210,7 @@ fn seen_by_all(hosts: &Hosts) -> Seen {
 }
 
 /// Deletes changes that every host has seen, and retires sealed chains that have no others.
-async fn delete_changes(session: &Session, seen: &Seen) -> Result<(), Failure> {
+async fn delete_changes(session: &DatabaseSession, seen: &Seen) -> Result<(), Failure> {
     for _ in 0..BATCHES_MAX {
         let sql = "DELETE FROM change USING ( \
                      SELECT c.chain, c.seq, c.n FROM unnest($1, $2) AS s (chain, seq) \

@@ -38,7 +38,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::about::About;
 use super::begin;
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::engine::{Engine, LANES, ReadingRuntime, Start};
 use super::feed::DirectoryPoint;
 use super::load::load;
@@ -88,7 +88,7 @@ struct World {
     keys: Arc<StoreKeys>,
     header: Arc<ArcSwap<Header>>,
     runtime: Runtime,
-    session: Session,
+    session: DatabaseSession,
 }
 
 /// One host of the store.
@@ -119,7 +119,7 @@ impl World {
 
     fn prepared(
         address: kit::Database,
-        prepare: impl AsyncFnOnce(&Session) -> Result<(), super::failure::Failure>,
+        prepare: impl AsyncFnOnce(&DatabaseSession) -> Result<(), super::failure::Failure>,
     ) -> World {
         let runtime = runtime();
         let session = runtime.block_on(async {
@@ -134,14 +134,14 @@ impl World {
         let known = Arc::new(ArcSwap::from_pointee(header.clone()));
         let world = World { address, keys: Arc::new(keys), header: known, runtime, session };
         let keys = Arc::clone(&world.keys);
-        let first = guarded([Guard::Store], move |draft: &mut WriteBatch| {
-            draft.put_row(Guard::Store, rows::HEADER.to_vec(), &header)?;
-            draft.put_row(
+        let first = guarded([Guard::Store], move |batch: &mut WriteBatch| {
+            batch.put_row(Guard::Store, rows::HEADER.to_vec(), &header)?;
+            batch.put_row(
                 Guard::Store,
                 STORE_KEYS.to_vec(),
                 &keys.seal(&WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() })?,
             )?;
-            draft.audit(
+            batch.audit(
                 Actor::System,
                 AuditAction::StoreCreated { store: header.store, root_key: header.root.id },
             );
@@ -302,21 +302,21 @@ impl Host {
 
     fn create_workspace(&self, text: &str) -> Result<Workspace, Error> {
         let new = NewWorkspace { name: name(text), programme: true, vault_writes: true };
-        self.make(None, guarded([Guard::Store], move |draft| draft.create_workspace(OPERATOR, &new)))
+        self.make(None, guarded([Guard::Store], move |batch| batch.create_workspace(OPERATOR, &new)))
     }
 
     fn put(&self, workspace: WorkspaceId, name: &str, value: &str) -> Result<(), Error> {
         let vault = VaultId::Workspace(workspace);
         let new = new_secret(vault, name, value);
         let guards = [Guard::Vault(vault), Guard::Quota(workspace)];
-        let put = guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+        let put = guarded(guards, move |batch| batch.put_secret(OPERATOR, &new).map(drop));
         self.make(Some(workspace), put)
     }
 
     fn delete(&self, workspace: WorkspaceId, name: &str) -> Result<(), Error> {
         let vault = VaultId::Workspace(workspace);
         let name = name.parse().unwrap();
-        let delete = guarded([Guard::Vault(vault)], move |draft| draft.delete_secret(OPERATOR, vault, &name));
+        let delete = guarded([Guard::Vault(vault)], move |batch| batch.delete_secret(OPERATOR, vault, &name));
         self.make(Some(workspace), delete)
     }
 }

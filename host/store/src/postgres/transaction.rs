@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
-use super::connect::{Database, Session};
+use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
 use super::feed::CHANNEL;
 use super::host::HostId;
@@ -47,7 +47,11 @@ pub(super) async fn bounded<T>(trip: impl Future<Output = Result<T, Failure>>) -
 
 /// Makes a new chain of a host. The row of the host is locked, so that no host that others take for dead
 /// at the same time gets a chain.
-pub(super) async fn make_chain(session: &Session, chain: ChainId, host: HostId) -> Result<(), Failure> {
+pub(super) async fn make_chain(
+    session: &DatabaseSession,
+    chain: ChainId,
+    host: HostId,
+) -> Result<(), Failure> {
     let sql = "INSERT INTO chain (id, host, seq, head, changed, checked) \
                SELECT $1, $2, 0, $3, 0, 0 FROM (SELECT FROM host WHERE id = $4 FOR KEY SHARE) AS host";
     let make = Statement::new(sql)
@@ -81,7 +85,7 @@ struct LockedChain {
 /// Begins a transaction, in one round trip: locks the chain, then the guards in the order of their keys, then loads
 /// what is needed. Statements that were sent often are prepared in a round trip before that.
 pub(super) async fn begin(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     chain: ChainId,
     left: ChainEnd,
@@ -156,7 +160,7 @@ pub(super) async fn begin(
 
 /// Prepares what is sent often. Returns the text that begins a transaction, and what it answers: the mark of the
 /// session of the server that has the prepared statements, if there are any.
-async fn beginning(session: &Session) -> Result<(Cow<'static, str>, Option<&str>), Failure> {
+async fn beginning(session: &DatabaseSession) -> Result<(Cow<'static, str>, Option<&str>), Failure> {
     let Some(prepared) = &session.prepared else { return Ok((BEGIN.into(), None)) };
     prepare_often_sent(session, prepared).await?;
     if !prepared.has_any() {
@@ -170,7 +174,7 @@ async fn beginning(session: &Session) -> Result<(Cow<'static, str>, Option<&str>
 /// # Errors
 /// [`Failure::NotPrepared`] where the server refuses to prepare a statement, or has another session for each
 /// transaction; another [`Failure`] that passes.
-async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) -> Result<(), Failure> {
+async fn prepare_often_sent(session: &DatabaseSession, prepared: &PreparedStatements) -> Result<(), Failure> {
     enum Answer {
         Mark(Option<String>),
         Prepared(String, tokio_postgres::Statement),
@@ -218,7 +222,7 @@ async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) ->
 }
 
 /// Locks the chain.
-async fn lock_chain_end(lock: &Statement, session: &Session) -> Result<Option<LockedChain>, Failure> {
+async fn lock_chain_end(lock: &Statement, session: &DatabaseSession) -> Result<Option<LockedChain>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the lock of a chain");
     let rows = lock.rows_prepared(session, usize::MAX, |_| Ok(0)).await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -235,7 +239,7 @@ async fn lock_chain_end(lock: &Statement, session: &Session) -> Result<Option<Lo
 
 /// Loads more rows within the transaction.
 pub(super) async fn load_more(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     needs: &BTreeSet<Need>,
     loaded: &mut Loaded,
@@ -244,7 +248,7 @@ pub(super) async fn load_more(
 }
 
 /// Gives the transaction up.
-pub(super) async fn rollback(session: &Session) -> Result<(), Failure> {
+pub(super) async fn rollback(session: &DatabaseSession) -> Result<(), Failure> {
     bounded(session.script("ROLLBACK")).await.map(drop)
 }
 
@@ -264,7 +268,7 @@ pub(super) enum Committed {
 /// The server answers COMMIT of a failed transaction with ROLLBACK, which the client library takes
 /// for success. So COMMIT counts only with the number of the chain that is read after it.
 pub(super) async fn commit(
-    session: &Session,
+    session: &DatabaseSession,
     chain: ChainId,
     before: ChainEnd,
     written: &Written,
@@ -333,7 +337,7 @@ fn number_in(rows: &[Vec<Option<String>>]) -> Option<NumberAfter> {
 pub(super) async fn resolve(
     database: &Database,
     chain: ChainId,
-) -> Result<(Session, Option<ChainEnd>), Failure> {
+) -> Result<(DatabaseSession, Option<ChainEnd>), Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question where a chain ends");
     let session = database.connect_lane().await?;
     let id = chain.literal();

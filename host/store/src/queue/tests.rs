@@ -17,8 +17,8 @@ impl Job for Nothing {
         Vec::new()
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Everywhere
+    fn answer_after(&self) -> AnswerAfter {
+        AnswerAfter::AllHosts
     }
 
     fn apply(&mut self, _: &mut WriteBatch) -> Result<(), Gap> {

@@ -22,15 +22,15 @@ impl Store {
     /// [`VaultError::Stopped`], and errors of reading. What is wrong with the store is in the
     /// result, not an error.
     pub fn verify(&self, progress: &mut Progress<'_>) -> Result<Verification, VaultError> {
-        // The order matters: the view must have the commit of `tip`, and the anchor was written
-        // before `tip` was published.
-        let tip = self.0.shared.tip();
+        // The order matters: the view must have the commit of `last_commit`, and the anchor was written
+        // before `last_commit` was published.
+        let last_commit = self.0.shared.last_commit();
         let view = self.view()?;
-        let mut found = check(&view, (tip.seq, tip.head), progress)?;
+        let mut found = check(&view, (last_commit.seq, last_commit.head), progress)?;
         // Not part of the check before a backup: a store with wrong sums can still be restored.
         let (first_day, dropped_before) = (self.first_usage_day(), found.usage_dropped_before);
         check_sums(&view, first_day, dropped_before, &mut found.problems, progress)?;
-        if !self.0.engine.is_anchored(&self.0.keys, tip) {
+        if !self.0.engine.is_anchored(&self.0.keys, last_commit) {
             found.problems.push("the anchor is not that of this state".to_owned());
         }
         Ok(found)

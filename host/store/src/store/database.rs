@@ -75,10 +75,10 @@ impl Store {
         });
         let engine = engine.map_err(OpenError::Thread)?;
         // Another host may make a store at the same time.
-        let first = guarded([Guard::Store], move |draft: &mut WriteBatch| {
-            let is_first = draft.is_new_store()?;
+        let first = guarded([Guard::Store], move |batch: &mut WriteBatch| {
+            let is_first = batch.is_new_store()?;
             if is_first {
-                first_changes(draft, &header, &record)?;
+                first_changes(batch, &header, &record)?;
             }
             Ok(is_first)
         });
@@ -131,8 +131,8 @@ impl Store {
     /// there.
     fn accept_loss(&self, AcceptedLoss { newest, chains, commits }: AcceptedLoss) -> Result<(), Error> {
         let action = AuditAction::LossAccepted { newest, chains, commits };
-        let header = self.submit(guarded([Guard::Store], move |draft: &mut WriteBatch| {
-            draft.change_header(action.clone(), |header| header.accepted_losses += 1)
+        let header = self.submit(guarded([Guard::Store], move |batch: &mut WriteBatch| {
+            batch.change_header(action.clone(), |header| header.accepted_losses += 1)
         }))?;
         if let Engine::Postgres(engine) = &self.0.engine {
             engine.witness().begin_anew(header.accepted_losses);

@@ -80,9 +80,9 @@ impl Engine {
     }
 
     /// Whether what the engine keeps beside the rows proves that no commit up to this one is lost.
-    pub(super) fn is_anchored(&self, keys: &StoreKeys, tip: CommitHead) -> bool {
+    pub(super) fn is_anchored(&self, keys: &StoreKeys, last_commit: CommitHead) -> bool {
         match self {
-            Engine::Fjall(engine) => engine.is_anchored(keys, tip),
+            Engine::Fjall(engine) => engine.is_anchored(keys, last_commit),
             // A lane goes on only from the end of its chain that it has seen itself.
             #[cfg(feature = "postgres")]
             Engine::Postgres(_) => true,

@@ -128,14 +128,14 @@ impl Store {
         self.check_hosts(&record)?;
         self.0.keys.change_ring(|ring| ring.add(wrap_key.clone()));
         let begin = record.clone();
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&begin)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.begin_root_rotation(&begin)))?;
         self.set_header(header);
         tell(progress, "key records", 0, 0)?;
         let records = self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
         // A host that started before the first check could not read that a key is announced.
         self.check_hosts(&record)?;
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_root_rotation(id)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.end_root_rotation(id)))?;
         let header = header.ok_or(VaultError::Busy)?;
         tracing::info!(root_key.id = %header.root.id, "the root key was replaced");
         self.set_header(header.clone());
@@ -162,7 +162,7 @@ impl Store {
 
     fn introduce_recovery(&self, key: &RootKey, progress: &mut Progress<'_>) -> Result<Header, VaultError> {
         let (id, wrap_key) = (key.id(), key.wrap_key());
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(id)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.begin_recovery_key(id)))?;
         self.set_header(header);
         self.0.keys.change_ring(|ring| {
             ring.add(wrap_key.clone());
@@ -172,7 +172,7 @@ impl Store {
         self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
         let record = key.record(None);
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_recovery_key(&record)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.end_recovery_key(&record)))?;
         let header = header.ok_or(VaultError::Busy)?;
         self.set_header(header.clone());
         Ok(header)
@@ -190,7 +190,7 @@ impl Store {
             done += records.len() as u64;
             let vaults = records.iter().filter_map(|row| rows::vault_of_keys(row)).map(Guard::Vault);
             let guards: Vec<Guard> = vaults.chain([Guard::Header]).collect();
-            self.submit(guarded(guards, move |draft| draft.rewrap(&records)))?;
+            self.submit(guarded(guards, move |batch| batch.rewrap(&records)))?;
             tell(progress, "key records", done, 0)?;
             last = Some(end);
         }
@@ -225,12 +225,12 @@ impl Store {
             return Ok(());
         }
         let header = match header.next_recovery {
-            Some(_) => self.submit(guarded([Guard::Store], |draft| draft.forget_next_recovery()))?,
+            Some(_) => self.submit(guarded([Guard::Store], |batch| batch.forget_next_recovery()))?,
             None => header,
         };
         self.set_header(header.clone());
         self.rewrap_all(progress)?;
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_tidying(&header)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.end_tidying(&header)))?;
         self.set_header(header);
         Ok(())
     }
@@ -280,7 +280,7 @@ impl Store {
     /// again on the writer's thread.
     pub(super) fn alone(&self) -> Result<(MutexGuard<'_, ()>, Header), VaultError> {
         let guard = only_one(&self.0.operation)?;
-        let header = self.submit(guarded([Guard::Store], |draft| draft.header()))?;
+        let header = self.submit(guarded([Guard::Store], |batch| batch.header()))?;
         self.set_header(header.clone());
         Ok((guard, header))
     }

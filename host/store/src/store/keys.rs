@@ -72,20 +72,20 @@ impl Store {
 fn issue(actor: Actor, new: NewKey) -> impl Change<Done = IssuedKey> {
     let token = Token::random();
     let id = token.as_ref().ok().map(|token| token.id);
-    let issue = guarded([Guard::of_key(new.workspace())], move |draft| {
+    let issue = guarded([Guard::of_key(new.workspace())], move |batch| {
         let token = token.as_ref().map_err(|error| *error)?;
-        let (key, token) = draft.issue_key(actor, &new, token)?;
+        let (key, token) = batch.issue_key(actor, &new, token)?;
         Ok(IssuedKey { key, token })
     });
     issue.reading(move || id.map(row).into_iter().collect()).adding()
 }
 
 fn set(actor: Actor, id: KeyId, change: KeyChange) -> impl Change<Done = ApiKey> {
-    guarded([], move |draft| draft.set_key(actor, id, &change)).reading(move || vec![row(id)])
+    guarded([], move |batch| batch.set_key(actor, id, &change)).reading(move || vec![row(id)])
 }
 
 fn revoke(actor: Actor, id: KeyId) -> impl Change<Done = ApiKey> {
-    guarded([], move |draft| draft.revoke_key(actor, id)).reading(move || vec![row(id)])
+    guarded([], move |batch| batch.revoke_key(actor, id)).reading(move || vec![row(id)])
 }
 
 fn row(id: KeyId) -> Need {

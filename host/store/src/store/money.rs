@@ -126,7 +126,7 @@ impl Store {
         // earlier spend.
         self.flush()?;
         let guards = [Guard::Workspace(id), Guard::Account(id)];
-        self.submit(guarded(guards, move |draft| draft.add_credit(actor, id, amount_pico)))
+        self.submit(guarded(guards, move |batch| batch.add_credit(actor, id, amount_pico)))
     }
 
     /// Makes a workspace unlimited. Its balance is lost; credit added later begins a new one.
@@ -135,7 +135,7 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn set_unlimited(&self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
         let guard = Guard::Workspace(id);
-        self.submit(guarded([guard], move |draft| draft.set_unlimited(actor, id)))
+        self.submit(guarded([guard], move |batch| batch.set_unlimited(actor, id)))
     }
 
     /// Usage of a range of days, summed in groups. Reads one row per day, workspace, key and model.
@@ -170,7 +170,7 @@ impl Store {
     /// [`Error::Engine`], and those of every mutation.
     pub fn drop_old_totals(&self) -> Result<(), Error> {
         let day = self.first_usage_day().0;
-        let drop = || guarded([Guard::Store], move |draft| draft.drop_totals_before(day));
+        let drop = || guarded([Guard::Store], move |batch| batch.drop_totals_before(day));
         while self.submit(drop())? {}
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Store {
     pub fn drop_old_keys(&self) -> Result<(), Error> {
         let day = self.first_usage_day().0;
         while let Some(old) = OldKeys::before(&self.directory(), day) {
-            let gone = self.submit(guarded(old.guards(), move |draft| draft.drop_old_keys(&old, day)))?;
+            let gone = self.submit(guarded(old.guards(), move |batch| batch.drop_old_keys(&old, day)))?;
             if gone.is_empty() {
                 break;
             }

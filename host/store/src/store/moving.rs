@@ -39,8 +39,8 @@ impl Store {
             return Err(Error::Damaged.into());
         }
         let runtime = ReadingRuntime::new().map_err(OpenError::Thread)?;
-        let tip = self.0.shared.tip();
-        let end = (tip.seq, tip.head);
+        let last_commit = self.0.shared.last_commit();
+        let end = (last_commit.seq, last_commit.head);
         let rows = match Copy::begin(&database.connector, runtime.handle(), &self.0.keys) {
             Ok(copy) => self.copy_to(copy, end, progress)?,
             // A move that was cut short after its commit.
@@ -55,8 +55,8 @@ impl Store {
         if let Some(folder) = self.0.engine.folder() {
             mark_moved(folder)?;
         }
-        note(database, options, AuditAction::Moved { seq: tip.seq })?;
-        Ok(MoveSummary { seq: tip.seq, rows, secrets: found.secrets, keys: found.keys })
+        note(database, options, AuditAction::Moved { seq: last_commit.seq })?;
+        Ok(MoveSummary { seq: last_commit.seq, rows, secrets: found.secrets, keys: found.keys })
     }
 
     /// Copies all rows. Returns their number.
@@ -209,16 +209,16 @@ impl Store {
 #[cfg(test)]
 impl Store {
     /// What a copy is made with, besides the rows.
-    pub(crate) fn keys_and_tip(&self) -> (Arc<crate::seal::StoreKeys>, crate::commit::CommitHead) {
-        (Arc::clone(&self.0.keys), self.0.shared.tip())
+    pub(crate) fn keys_and_last_commit(&self) -> (Arc<crate::seal::StoreKeys>, crate::commit::CommitHead) {
+        (Arc::clone(&self.0.keys), self.0.shared.last_commit())
     }
 }
 
 /// Records in the copy where it comes from, which also shows that it accepts commits.
 fn note(database: &Database, options: &OpenOptions, action: AuditAction) -> Result<(), VaultError> {
     let store = Store::open_for_command(database, options)?;
-    let record = guarded([Guard::Store], move |draft| {
-        draft.audit(Actor::Operator, action.clone());
+    let record = guarded([Guard::Store], move |batch| {
+        batch.audit(Actor::Operator, action.clone());
         Ok(())
     });
     store.submit(record)?;

@@ -37,7 +37,7 @@ impl Store {
         let mut removed = OrphansRemoved::default();
         for vault in self.orphans()? {
             let Some(secrets) =
-                self.submit(guarded([Guard::Vault(vault)], move |draft| draft.remove_orphan(actor, vault)))?
+                self.submit(guarded([Guard::Vault(vault)], move |batch| batch.remove_orphan(actor, vault)))?
             else {
                 continue;
             };

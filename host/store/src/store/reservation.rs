@@ -200,7 +200,7 @@ impl Reservation {
         let workspace = self.state().row.as_ref().map(|row| row.workspace);
         let guards: Vec<Guard> = workspace.into_iter().map(Guard::Account).collect();
         let state = Arc::clone(&self.state);
-        guarded(guards, move |draft| lock(&state).put_intent(draft))
+        guarded(guards, move |batch| lock(&state).put_intent(batch))
     }
 
     /// Whether the intent has to be written, because of its amount or because of the row's model
@@ -315,14 +315,14 @@ impl ReservationState {
 
     /// Writes the intent with the current reservation, not the one at the time of the call: intents
     /// of one request can overtake each other in the queue. Returns the amount.
-    fn put_intent(&self, draft: &mut WriteBatch) -> Result<u64, Gap> {
+    fn put_intent(&self, batch: &mut WriteBatch) -> Result<u64, Gap> {
         if self.covered.is_none() {
-            draft.has_space_for_request()?;
+            batch.has_space_for_request()?;
         }
         // The usage row is handed over only after it was taken from here, and the writer takes rows
         // after mutations. So either the row removes this intent, or this intent is not written.
         if let Some(row) = &self.row {
-            draft.put_intent(&Intent::of(row, self.held.all))?;
+            batch.put_intent(&Intent::of(row, self.held.all))?;
         }
         Ok(self.held.all)
     }

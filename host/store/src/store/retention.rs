@@ -24,8 +24,8 @@ impl Store {
         }
         if rows > 0 {
             let action = AuditAction::UsageDropped { before, rows };
-            self.submit(guarded([Guard::Store], move |draft: &mut WriteBatch| {
-                draft.audit(actor, action.clone());
+            self.submit(guarded([Guard::Store], move |batch: &mut WriteBatch| {
+                batch.audit(actor, action.clone());
                 Ok(())
             }))?;
             self.0.engine.drop_usage_before(before)?;

@@ -47,7 +47,7 @@ impl Store {
         let needs = secret(vault, &new.name);
         let quota = self.workspace_of_vault(vault).map(Guard::Quota);
         let guards: Vec<Guard> = quota.into_iter().chain([Guard::Vault(vault)]).collect();
-        let put = guarded(guards, move |draft| draft.put_secret(actor, &new));
+        let put = guarded(guards, move |batch| batch.put_secret(actor, &new));
         self.enqueue(place, put.reading(needs))
     }
 
@@ -61,7 +61,7 @@ impl Store {
         name: SecretName,
     ) -> Pending<()> {
         let needs = secret(vault, &name);
-        let delete = guarded([Guard::Vault(vault)], move |draft| draft.delete_secret(actor, vault, &name));
+        let delete = guarded([Guard::Vault(vault)], move |batch| batch.delete_secret(actor, vault, &name));
         self.enqueue(place, delete.reading(needs))
     }
 
@@ -84,7 +84,7 @@ impl Store {
         let guards = [from, to, Guard::Quota(workspace)];
         self.enqueue(
             place,
-            guarded(guards, move |draft| draft.copy_secrets(actor, workspace, intern, &names)),
+            guarded(guards, move |batch| batch.copy_secrets(actor, workspace, intern, &names)),
         )
     }
 
@@ -193,9 +193,9 @@ impl Store {
         let place = within(self.place()).await?;
         let pending = self.aside(move |store| {
             let (entry, released) = store.read(|view| request.decide(view))?;
-            let record = guarded([], move |draft| {
-                draft.record(std::iter::once(entry.clone()));
-                Ok(draft.position())
+            let record = guarded([], move |batch| {
+                batch.record(std::iter::once(entry.clone()));
+                Ok(batch.position())
             });
             Ok::<_, Error>((store.enqueue(place, record), released))
         });

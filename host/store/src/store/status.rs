@@ -49,7 +49,7 @@ impl Store {
         let header = self.0.header.load();
         StoreStatus {
             store_id: self.0.keys.store_id(),
-            seq: self.0.shared.tip().seq,
+            seq: self.0.shared.last_commit().seq,
             root_key_id: header.root.id,
             next_root_key_id: header.next_root.as_ref().map(|next| next.id),
             has_recovery_key: header.recovery.is_some(),

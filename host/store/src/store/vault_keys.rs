@@ -44,8 +44,8 @@ impl Store {
             None => {
                 let now_ms = self.0.clock.now_ms();
                 let begin = move |header: &mut Header| header.key_rotation_since_ms = Some(now_ms);
-                let header = self.submit(guarded([Guard::Store], move |draft| {
-                    draft.change_header(AuditAction::KeyRotationBegun, begin)
+                let header = self.submit(guarded([Guard::Store], move |batch| {
+                    batch.change_header(AuditAction::KeyRotationBegun, begin)
                 }))?;
                 self.set_header(header);
                 now_ms
@@ -59,8 +59,8 @@ impl Store {
         }
         done.keys_deleted = self.retire_keys_of(&vaults, progress)?;
         let end = |header: &mut Header| header.key_rotation_since_ms = None;
-        let header = self.submit(guarded([Guard::Store], move |draft| {
-            draft.change_header(AuditAction::KeyRotationEnded, end)
+        let header = self.submit(guarded([Guard::Store], move |batch| {
+            batch.change_header(AuditAction::KeyRotationEnded, end)
         }))?;
         self.set_header(header);
         Ok(done)
@@ -74,19 +74,19 @@ impl Store {
         progress: &mut Progress<'_>,
     ) -> Result<(), VaultError> {
         let guard = Guard::Vault(vault);
-        let add = guarded([guard, Guard::Header], move |draft| draft.add_vault_key(vault, since_ms));
+        let add = guarded([guard, Guard::Header], move |batch| batch.add_vault_key(vault, since_ms));
         let Some(kid) = self.submit(add)? else { return Ok(()) };
         done.vaults += 1;
         tell(progress, "secrets", done.secrets, 0)?;
         // Secrets written after this read use the new key already.
         let mut behind = self.secrets_behind(vault, kid)?.into_iter();
         loop {
-            let batch: Vec<(SecretName, u64)> = behind.by_ref().take(BATCH).collect();
-            if batch.is_empty() {
+            let names: Vec<(SecretName, u64)> = behind.by_ref().take(BATCH).collect();
+            if names.is_empty() {
                 return Ok(());
             }
             done.secrets +=
-                self.submit(guarded([guard], move |draft| draft.reencrypt(vault, &batch)))? as u64;
+                self.submit(guarded([guard], move |batch| batch.reencrypt(vault, &names)))? as u64;
             tell(progress, "secrets", done.secrets, 0)?;
         }
     }
@@ -110,14 +110,14 @@ impl Store {
         let mut deleted = 0;
         let mut due_ms: Option<u64> = None;
         for (done, vault) in (1..).zip(vaults.iter().copied()) {
-            let checked = self.submit(guarded([Guard::Vault(vault), Guard::Header], move |draft| {
-                draft.retire_vault_keys(vault)
+            let checked = self.submit(guarded([Guard::Vault(vault), Guard::Header], move |batch| {
+                batch.retire_vault_keys(vault)
             }))?;
             deleted += checked.deleted as u64;
             due_ms = due_ms.into_iter().chain(checked.due_ms).min();
             tell(progress, "vaults checked for old keys", done, vaults.len() as u64)?;
         }
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.set_retired_keys_due(due_ms)))?;
+        let header = self.submit(guarded([Guard::Store], move |batch| batch.set_retired_keys_due(due_ms)))?;
         self.set_header(header);
         Ok(deleted)
     }
@@ -171,7 +171,7 @@ impl Store {
     ) -> Result<u64, Error> {
         let vault = VaultId::Workspace(workspace);
         let guard = Guard::Vault(vault);
-        self.submit(guarded([guard], move |draft| draft.import_legacy(actor, vault, &secrets)))
+        self.submit(guarded([guard], move |batch| batch.import_legacy(actor, vault, &secrets)))
     }
 }
 

@@ -269,7 +269,7 @@ impl<K: RateKey> SharedRate<K> {
     }
 }
 
-/// Forgets who has nothing left to pay off, and if all have, the half with the least use.
+/// Removes the entries without outstanding use. If there are none, removes the half with the least use.
 fn make_room<K: Eq + Hash>(shares: &mut HashMap<K, Share>, now_ns: u64) {
     let before = shares.len();
     shares.retain(|_, share| !share.is_idle(now_ns));

@@ -14,9 +14,9 @@ use std::time::Duration;
 const TOKENS_MIN: u64 = 16;
 const TIME_MIN_MS: u64 = 50;
 
-/// The probe of a running attempt. If it is dropped without a result, nothing is recorded: the
-/// client left, or the request was at fault. The probe of a half-open breaker is then available to
-/// another attempt.
+/// Measures one attempt for the health of its endpoint. If it is dropped without a result, because the client
+/// left or the request was at fault, nothing is recorded, and another attempt can be the probe of a half-open
+/// breaker.
 pub(crate) struct AttemptWatch {
     health: Arc<Health>,
     clock: Clock,
@@ -69,13 +69,13 @@ impl AttemptWatch {
         }
     }
 
-    /// Says how an attempt counts in the metrics whose answer has no content: it failed if another endpoint is asked
-    /// then, although the endpoint is not blamed.
+    /// Sets how the metrics count an attempt whose answer has no content. It counts as failed if another endpoint is
+    /// asked next. The health of the endpoint is not affected.
     pub(crate) fn counts_as(&mut self, outcome: AttemptOutcome) {
         self.outcome = Some(outcome);
     }
 
-    /// Records that the attempt failed before that.
+    /// Records that the attempt failed before its first content.
     pub(crate) fn failed(mut self, failed: &AttemptFailure) {
         self.outcome = Some(AttemptOutcome::Failed);
         let now_ms = self.clock.monotonic_ms();
@@ -116,10 +116,8 @@ impl AttemptWatch {
             self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
         }
     }
-}
 
-impl AttemptWatch {
-    /// Another answer than a stream has ended with its content.
+    /// Records the duration of a stream. An answer that is not a stream has ended with its content.
     fn stream_ended(&self, now_ms: u64) {
         if self.streamed {
             self.health.meters().provider.ended_after(now_ms.saturating_sub(self.began_ms));

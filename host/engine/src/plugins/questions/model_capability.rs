@@ -23,7 +23,7 @@ const QUESTION_TIME_MAX: Duration = Duration::from_secs(120);
 pub(crate) struct ModelCapability {
     engine: Arc<Engine>,
     caller: Caller,
-    asking: QuestionScope,
+    questions: QuestionScope,
     /// What was sent for the plugins that ask.
     http: Arc<HttpCapability>,
     reporter: Option<Reporter>,
@@ -31,17 +31,17 @@ pub(crate) struct ModelCapability {
 }
 
 impl ModelCapability {
-    /// Questions on behalf of the request whose scope is `asking`.
+    /// Questions on behalf of the request whose scope is `questions`.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         caller: &Caller,
-        asking: &QuestionScope,
+        questions: &QuestionScope,
         http: &Arc<HttpCapability>,
     ) -> Self {
         Self {
             engine: Arc::clone(engine),
             caller: caller.clone(),
-            asking: asking.clone(),
+            questions: questions.clone(),
             http: Arc::clone(http),
             reporter: None,
             timeline: Arc::default(),
@@ -59,8 +59,8 @@ impl ModelCapability {
     }
 
     /// The scope of the questions.
-    pub(crate) fn asking(&self) -> &QuestionScope {
-        &self.asking
+    pub(crate) fn questions(&self) -> &QuestionScope {
+        &self.questions
     }
 
     /// What the plugin wrote, without the values of secrets that were sent for it.
@@ -77,8 +77,8 @@ impl ModelCapability {
         let Engine { entry_ids, parts, .. } = &*self.engine;
         let request = body::read(
             &self.searched(&question)?,
-            &self.asking.models,
-            &self.asking.provider,
+            &self.questions.models,
+            &self.questions.provider,
             entry_ids,
             &parts.prompts,
             RequestBounds::of_client(parts.items_max),
@@ -91,21 +91,21 @@ impl ModelCapability {
             }
         };
         report(Note::Asked).await;
-        let asking = self.asking.question(&question, &request);
-        let account = Arc::clone(asking.account());
+        let questions = self.questions.question(&question, &request);
+        let account = Arc::clone(questions.account());
         let known = self.engine.catalog().find(&model).map(|model| model.id.as_str());
         let name = ["question", known.unwrap_or("other model")];
         let step = self.timeline.begin(StepType::Question, &name, &[FactName::Model.name(known)]);
         let answered = async {
-            let turn = self.asking.pool.turn(question.depth).await?;
+            let turn = self.questions.pool.turn(question.depth).await?;
             // Checked after the wait, because other questions may have spent meanwhile.
-            if self.asking.account.is_overdrawn() {
+            if self.questions.account.is_overdrawn() {
                 let message = "This request has cost as much as it may.";
                 return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));
             }
             let (engine, caller) = (Arc::clone(&self.engine), self.caller.clone());
             let body = engine
-                .answer_question(caller, request, asking, QUESTION_TIME_MAX, self.timeline.under(step))
+                .answer_question(caller, request, questions, QUESTION_TIME_MAX, self.timeline.under(step))
                 .await;
             drop(turn);
             Ok(answer::read(&body?, &account)?)

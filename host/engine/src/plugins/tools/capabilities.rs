@@ -43,13 +43,13 @@ impl SharedPluginState {
 
 impl RequestCapabilities {
     pub(crate) fn new(scope: PluginScope<'_>, request: &ResponsesRequest) -> Self {
-        let PluginScope { engine, caller, context, shared, asking, timeline } = scope;
+        let PluginScope { engine, caller, context, shared, questions, timeline } = scope;
         let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
-        let http = HttpCapability::new(engine, caller, &context.request_id, asking.http());
+        let http = HttpCapability::new(engine, caller, &context.request_id, questions.http());
         Self {
-            ask: ModelCapability::new(engine, caller, asking, &http),
+            ask: ModelCapability::new(engine, caller, questions, &http),
             http,
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
@@ -64,7 +64,7 @@ impl RequestCapabilities {
         Services {
             http: Some(self.http.noted_in(timeline)),
             ask: Some(Arc::new(self.ask.noted_in(timeline))),
-            depth: self.ask.asking().depth(),
+            depth: self.ask.questions().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
             deferred: Some(Arc::clone(&self.view) as Arc<dyn DeferredTools>),
@@ -100,8 +100,8 @@ impl RequestCapabilities {
     }
 
     /// The scope of the questions that the request's plugins ask.
-    pub(crate) fn asking(&self) -> &QuestionScope {
-        self.ask.asking()
+    pub(crate) fn questions(&self) -> &QuestionScope {
+        self.ask.questions()
     }
 
     /// The request as tools see it.

@@ -66,7 +66,13 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let (Some(context), Ok(runtime)) = (self.context.take(), Handle::try_current()) else { return };
         let calls = std::mem::take(&mut self.calls);
-        let running = Arc::clone(&self.running).try_acquire_owned();
+        let Ok(running) = Arc::clone(&self.running).try_acquire_owned() else {
+            tracing::warn!(
+                count = calls.len(),
+                "too many tools are being ended, so closing calls are left out"
+            );
+            return;
+        };
         runtime.spawn(async move {
             let _running = running;
             let calls = stream::iter(calls).map(|call| call.make(&context));

@@ -76,7 +76,7 @@ impl HookTools {
                 .run(&self.context, services, &self.capabilities)
                 .await;
         timeline.end_call(step, outcome_of(&output), spent.time(), &[]);
-        let output = output.map_err(|mishap| match mishap {
+        let output = output.map_err(|failure| match failure {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
             ToolFailure::Late | ToolFailure::NoRoom | ToolFailure::NoCredit => ToolCallError::Exhausted,
             ToolFailure::Failed(_)

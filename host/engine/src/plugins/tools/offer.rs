@@ -267,7 +267,7 @@ impl Engine {
         capabilities: &RequestCapabilities,
     ) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
-        if capabilities.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
+        if capabilities.questions().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
             return Err(too_deep(tool));
         }
         Ok(ServerTool {

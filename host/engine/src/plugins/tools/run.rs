@@ -128,7 +128,7 @@ impl Invocation<'_> {
         services: Services,
         capabilities: &RequestCapabilities,
     ) -> Result<Output, ToolFailure> {
-        let account = capabilities.asking().account();
+        let account = capabilities.questions().account();
         let price = self.plugin.grant().call_price().map(Amount::from_dollars);
         let pledge = account
             .pledge_call(price.unwrap_or_default())
@@ -146,7 +146,7 @@ impl Invocation<'_> {
                 Err(ToolFailure::Arguments(message.map(|words| search.text(words))))
             }
             Err(ToolFailure::Failed(message)) => Err(ToolFailure::Failed(search.text(message))),
-            Err(mishap) => Err(mishap),
+            Err(failure) => Err(failure),
         });
         clean.unwrap_or(Err(ToolFailure::Withheld))
     }

@@ -67,7 +67,7 @@ impl<'r> VaultOperation<'r> {
 
 /// The permit for one vault operation. Only [`pass`] creates it.
 pub(super) struct VaultPermit<'r> {
-    pub(super) wish: VaultOperation<'r>,
+    pub(super) operation: VaultOperation<'r>,
     /// The workspace of the key.
     pub(super) workspace: WorkspaceId,
     intern: RequestedOwner,
@@ -123,15 +123,16 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
     if workspace.is_some_and(|workspace| !workspace.programme) {
         return Err(Fault::NotFound);
     }
-    let wish = VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
+    let operation =
+        VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
     scope?;
     let workspace = workspace.ok_or(Fault::NoScope)?;
-    let intern = reach(call, route, wish).await?;
+    let intern = reach(call, route, operation).await?;
     let config = &live.config.vault;
     if !config.enabled {
         return Err(Fault::VaultUnavailable);
     }
-    let (limit, per_minute) = if wish.writes() {
+    let (limit, per_minute) = if operation.writes() {
         (&call.app.rates.vault_writes, config.writes_per_minute)
     } else {
         (&call.app.rates.vault_reads, config.reads_per_minute)
@@ -143,10 +144,10 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
             .map(Taken::keep)
             .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
-    if wish.writes() && !(config.writes && workspace.vault_writes) {
+    if operation.writes() && !(config.writes && workspace.vault_writes) {
         return Err(Fault::VaultWritesDisabled);
     }
-    Ok(VaultPermit { wish, workspace: workspace.id, intern })
+    Ok(VaultPermit { operation, workspace: workspace.id, intern })
 }
 
 /// What the path names, if the key reaches it. Missing secrets and secrets out of reach give the
@@ -154,7 +155,7 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
 async fn reach(
     call: &Call<'_>,
     route: &VaultRoute,
-    wish: VaultOperation<'_>,
+    operation: VaultOperation<'_>,
 ) -> Result<RequestedOwner, Fault> {
     let (named, whose) = match route {
         VaultRoute::Secrets | VaultRoute::Secret(_) => (RequestedOwner::Workspace, Some(Whose::Workspace)),
@@ -175,7 +176,7 @@ async fn reach(
         }
     };
     // Copying also reads the workspace's secrets.
-    let from = (wish == VaultOperation::Copy).then_some(Whose::Workspace);
+    let from = (operation == VaultOperation::Copy).then_some(Whose::Workspace);
     let reached = whose.into_iter().chain(from).all(|whose| access::reaches(&call.principal, whose));
     if reached { Ok(named) } else { Err(Fault::NotFound) }
 }

@@ -26,19 +26,19 @@ impl Host {
         Self { admission: Admission::new(&clock, None), clock }
     }
 
-    fn admit(&self, (key, workspace): (&str, u8), pace: &RateLimits) -> Result<Admitted, Box<Limited>> {
+    fn admit(&self, (key, workspace): (&str, u8), rates: &RateLimits) -> Result<Admitted, Box<Limited>> {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
-        let admitted = self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY);
+        let admitted = self.admission.admit(key.parse().unwrap(), workspace, rates, ROOMY);
         admitted.now_or_never().unwrap()
     }
 
     /// How many requests are admitted one after another.
-    fn admitted(&self, who: (&str, u8), pace: &RateLimits) -> usize {
-        (0..10_000).take_while(|_| self.admit(who, pace).is_ok()).count()
+    fn admitted(&self, who: (&str, u8), rates: &RateLimits) -> usize {
+        (0..10_000).take_while(|_| self.admit(who, rates).is_ok()).count()
     }
 
-    fn refused(&self, who: (&str, u8), pace: &RateLimits) -> Box<Limited> {
-        match self.admit(who, pace) {
+    fn refused(&self, who: (&str, u8), rates: &RateLimits) -> Box<Limited> {
+        match self.admit(who, rates) {
             Ok(_) => panic!("it was let in"),
             Err(limited) => limited,
         }
@@ -56,44 +56,44 @@ fn without_limits_nothing_is_counted_and_no_headers_are_sent() {
 #[test]
 fn requests_are_limited_by_key_and_by_workspace() {
     let host = Host::new();
-    let pace = RateLimits { requests_per_minute: 6, workspace_requests_per_minute: 10, ..NOTHING };
-    assert_eq!(host.admitted(A, &pace), 6);
-    let limited = host.refused(A, &pace);
+    let rates = RateLimits { requests_per_minute: 6, workspace_requests_per_minute: 10, ..NOTHING };
+    assert_eq!(host.admitted(A, &rates), 6);
+    let limited = host.refused(A, &rates);
     assert_eq!((limited.resource.name(), limited.wait_s), ("requests_per_minute", 10));
-    assert_eq!(host.admitted(B, &pace), 4);
-    let limited = host.refused(B, &pace);
+    assert_eq!(host.admitted(B, &rates), 4);
+    let limited = host.refused(B, &rates);
     assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_requests_per_minute", 6));
-    assert_eq!(host.admitted(C, &pace), 6);
+    assert_eq!(host.admitted(C, &rates), 6);
     // The requests that the workspace refused were given back to the key.
-    assert_eq!(host.admitted(B, &RateLimits { workspace_requests_per_minute: 0, ..pace }), 2);
+    assert_eq!(host.admitted(B, &RateLimits { workspace_requests_per_minute: 0, ..rates }), 2);
 }
 
 #[test]
 fn request_is_admitted_exactly_after_the_announced_wait() {
     let host = Host::new();
-    let pace = RateLimits { requests_per_minute: 7, ..NOTHING };
-    host.admitted(A, &pace);
-    let wait_s = host.refused(A, &pace).wait_s;
+    let rates = RateLimits { requests_per_minute: 7, ..NOTHING };
+    host.admitted(A, &rates);
+    let wait_s = host.refused(A, &rates).wait_s;
     host.clock.advance(Duration::from_secs(wait_s - 1));
-    host.refused(A, &pace);
+    host.refused(A, &rates);
     host.clock.advance(Duration::from_secs(1));
-    host.admit(A, &pace).unwrap();
+    host.admit(A, &rates).unwrap();
 }
 
 #[test]
 fn permit_is_held_until_the_request_ends_and_not_by_a_refused_one() {
     let host = Host::new();
-    let pace = RateLimits { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
-    let first = host.admit(A, &pace).unwrap();
-    let second = host.admit(A, &pace).unwrap();
-    let limited = host.refused(A, &pace);
+    let rates = RateLimits { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
+    let first = host.admit(A, &rates).unwrap();
+    let second = host.admit(A, &rates).unwrap();
+    let limited = host.refused(A, &rates);
     assert_eq!((limited.resource.name(), limited.wait_s), ("concurrent_per_key", 1));
-    host.admit(B, &pace).unwrap();
+    host.admit(B, &rates).unwrap();
     drop(first);
-    drop(host.admit(A, &pace).unwrap());
+    drop(host.admit(A, &rates).unwrap());
     // Now the limit per minute refuses, and each refusal frees its permit again.
     for _ in 0..5 {
-        assert_eq!(host.refused(A, &pace).resource.name(), "requests_per_minute");
+        assert_eq!(host.refused(A, &rates).resource.name(), "requests_per_minute");
     }
     drop(second);
 }
@@ -126,7 +126,7 @@ fn key_gets_at_most_its_share_while_few_permits_are_left() {
 #[test]
 fn headers_show_the_limit_with_the_smallest_share_left() {
     let host = Host::new();
-    let pace = RateLimits { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
+    let rates = RateLimits { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
     let headers = |shown: RateLimitHeaders| {
         let mut headers = HeaderMap::new();
         shown.write(&mut headers);
@@ -135,12 +135,12 @@ fn headers_show_the_limit_with_the_smallest_share_left() {
     };
     let now_ms = host.clock.now_ms();
     let in_ms = |ms: u64| (now_ms + ms).to_string();
-    let shown = host.admit(A, &pace).unwrap().shown.unwrap();
+    let shown = host.admit(A, &rates).unwrap().shown.unwrap();
     assert_eq!(headers(shown), ["10", "9", &in_ms(6_000), "requests_per_minute"]);
-    host.admitted(A, &pace);
-    let shown = host.admit(B, &pace).unwrap().shown.unwrap();
+    host.admitted(A, &rates);
+    let shown = host.admit(B, &rates).unwrap().shown.unwrap();
     assert_eq!(headers(shown), ["12", "1", &in_ms(55_000), "workspace_requests_per_minute"]);
-    let limited = host.refused(A, &pace);
+    let limited = host.refused(A, &rates);
     assert_eq!(headers(limited.shown), ["10", "0", &in_ms(60_000), "requests_per_minute"]);
     let crowd = RateLimits { concurrent_per_key: 1, ..NOTHING };
     let _place = host.admit(A, &crowd).unwrap();
@@ -166,33 +166,33 @@ fn refusal_names_the_scope_the_limit_and_the_wait() {
             "Rate limit exceeded: this host allows this API key 1 requests at the same time. Try again in 1 s.",
         ),
     ];
-    for (pace, message) in cases {
-        let _first = host.admit(A, &pace).unwrap();
-        assert_eq!(host.refused(A, &pace).message(), message);
+    for (rates, message) in cases {
+        let _first = host.admit(A, &rates).unwrap();
+        assert_eq!(host.refused(A, &rates).message(), message);
     }
-    let pace = RateLimits { workspace_requests_per_minute: 1, ..NOTHING };
-    one.admit(A, &pace).unwrap();
-    let details = one.refused(A, &pace).details();
+    let rates = RateLimits { workspace_requests_per_minute: 1, ..NOTHING };
+    one.admit(A, &rates).unwrap();
+    let details = one.refused(A, &rates).details();
     assert_eq!(details, json!({"limit": "workspace_requests_per_minute", "scope": "workspace"}));
 }
 
 #[test]
 fn tokens_are_charged_when_used_and_an_overdraft_must_be_waited_out() {
     let host = Host::new();
-    let pace = RateLimits { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
+    let rates = RateLimits { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
     let tokens = &host.admission.tokens;
     let (key, workspace) = ("aaaaaaaaaaaa".parse().unwrap(), "00000000-0000-4000-8000-000000000001");
     let quota = |per_minute| Quota::of_minute(per_minute).unwrap();
     // Any number of requests is admitted until their usage is known.
-    assert_eq!(host.admitted(A, &pace), 10_000);
+    assert_eq!(host.admitted(A, &rates), 10_000);
     tokens.by_key.debit(key, quota(1_000), 1_500);
-    let limited = host.refused(A, &pace);
+    let limited = host.refused(A, &rates);
     assert_eq!((limited.resource.name(), limited.wait_s), ("tokens_per_minute", 31));
-    host.admit(B, &pace).unwrap();
+    host.admit(B, &rates).unwrap();
     tokens.by_workspace.debit(workspace.parse().unwrap(), quota(1_500), 1_500);
-    let limited = host.refused(B, &pace);
+    let limited = host.refused(B, &rates);
     assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_tokens_per_minute", 1));
-    host.admit(C, &pace).unwrap();
+    host.admit(C, &rates).unwrap();
 }
 
 /// Two hosts of a store in a database.

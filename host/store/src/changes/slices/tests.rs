@@ -67,17 +67,17 @@ fn lock(request: &Request) -> MutexGuard<'_, Running> {
 }
 
 impl SliceRequest for Request {
-    fn own_intent(self: Arc<Self>, draft: &mut WriteBatch) -> Result<(), Gap> {
+    fn own_intent(self: Arc<Self>, batch: &mut WriteBatch) -> Result<(), Gap> {
         let running = lock(&self);
-        let (Some(part), Some(host), false) = (&running.part, draft.slice_host(), running.has_ended) else {
+        let (Some(part), Some(host), false) = (&running.part, batch.slice_host(), running.has_ended) else {
             return Ok(());
         };
         let (id, pico) = (part.id(), part.pico());
-        if draft.has_slice(&id)? {
+        if batch.has_slice(&id)? {
             let key = rows::shared_intent_key(running.row.workspace, &running.row.request_id);
             let intent = Intent::of(&running.row, pico).on(&host.to_string());
-            draft.put_row(Guard::Account(running.row.workspace), key, &intent)?;
-            draft.leave_slice(id, pico, Arc::<Request>::clone(&self), pico);
+            batch.put_row(Guard::Account(running.row.workspace), key, &intent)?;
+            batch.leave_slice(id, pico, Arc::<Request>::clone(&self), pico);
         }
         Ok(())
     }
@@ -165,15 +165,15 @@ impl World {
         let Host { id, slices, rows, .. } = &mut self.hosts[host];
         let (id, rows, own) = (*id, std::mem::take(rows), Arc::clone(slices));
         let (epoch, settled) = (slices.epoch(), rows.clone());
-        let change = move |draft: &mut WriteBatch| {
-            (draft.host, draft.slices.host) = (Some(id), Some(id));
-            let done = apply(draft)?;
-            draft.add_usage(settled.iter().cloned())?;
-            Ok((done, draft.write_slices(&own, epoch)?))
+        let change = move |batch: &mut WriteBatch| {
+            (batch.host, batch.slices.host) = (Some(id), Some(id));
+            let done = apply(batch)?;
+            batch.add_usage(settled.iter().cloned())?;
+            Ok((done, batch.write_slices(&own, epoch)?))
         };
         if fails {
-            let mut draft = WriteBatch::new(self.store.snapshot().unwrap(), self.clock.now_ms());
-            assert!(change(&mut draft).is_ok());
+            let mut batch = WriteBatch::new(self.store.snapshot().unwrap(), self.clock.now_ms());
+            assert!(change(&mut batch).is_ok());
             self.hosts[host].rows = rows;
             return None;
         }
@@ -203,9 +203,9 @@ impl World {
         if slices.take(id, &row, &mut part, estimate, weak) {
             lock(&request).part = part;
         } else {
-            let asked = self.commit(host, false, move |draft| {
-                let held = draft.reserve_shared(&row, HeldAmount::default(), false, 0, estimate)?;
-                draft.touch_slice(workspace, key);
+            let asked = self.commit(host, false, move |batch| {
+                let held = batch.reserve_shared(&row, HeldAmount::default(), false, 0, estimate)?;
+                batch.touch_slice(workspace, key);
                 Ok(held)
             });
             let Some(Ok(held)) = asked else { return };
@@ -263,9 +263,9 @@ impl World {
     fn keep(&mut self, host: usize) {
         let Host { id, slices, .. } = &self.hosts[host];
         for DueSlices { workspace, keys, movers } in slices.due(*id) {
-            self.commit(host, false, move |draft| {
-                keys.iter().for_each(|key| draft.touch_slice(workspace, *key));
-                movers.iter().chain(&movers).try_for_each(|request| Arc::clone(request).own_intent(draft))
+            self.commit(host, false, move |batch| {
+                keys.iter().for_each(|key| batch.touch_slice(workspace, *key));
+                movers.iter().chain(&movers).try_for_each(|request| Arc::clone(request).own_intent(batch))
             });
         }
     }
@@ -300,7 +300,7 @@ impl World {
         for settled in left.iter().filter(|settled| settled.intent != RowIntent::Freed) {
             self.costs.insert(settled.row.request_id.clone(), settled.row.cost_pico);
         }
-        self.store.make(guarded([], move |draft| draft.add_usage(left.iter().cloned()))).unwrap();
+        self.store.make(guarded([], move |batch| batch.add_usage(left.iter().cloned()))).unwrap();
     }
 
     /// Everything that a host has not committed may be lost.
@@ -335,12 +335,12 @@ impl World {
     }
 
     fn spent(&self) -> (u64, [u64; 2]) {
-        let draft = WriteBatch::new(self.store.snapshot().unwrap(), self.clock.now_ms());
+        let batch = WriteBatch::new(self.store.snapshot().unwrap(), self.clock.now_ms());
         let of_key = |key| {
-            let spent: KeySpent = draft.kept(&rows::key_spend_key(key)).unwrap();
+            let spent: KeySpent = batch.kept(&rows::key_spend_key(key)).unwrap();
             spent.charged.at(self.clock.now_ms()).of(SpendWindow::Total)
         };
-        (draft.workspace_spent(self.workspace).unwrap().charged_pico, self.keys.map(of_key))
+        (batch.workspace_spent(self.workspace).unwrap().charged_pico, self.keys.map(of_key))
     }
 
     /// What is spent and reserved is within the limits, but for the cost of one request.
@@ -465,8 +465,8 @@ fn usage_of_a_workspace_with_a_damaged_intent_is_committed_and_no_more_is_reserv
     };
     let before = reserved_ahead(&world);
     let damaged = rows::shared_intent_key(world.workspace, "damaged");
-    let damage = move |draft: &mut WriteBatch| {
-        draft.rows.insert(damaged.clone(), Some(vec![0; 64]));
+    let damage = move |batch: &mut WriteBatch| {
+        batch.rows.insert(damaged.clone(), Some(vec![0; 64]));
         Ok(())
     };
     world.store.make(guarded([], damage)).unwrap();

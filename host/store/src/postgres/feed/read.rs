@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::connect::Session;
+use super::super::connect::DatabaseSession;
 use super::super::failure::Failure;
 use super::super::load::load;
 use crate::directory::{RecordChanges, RecordId};
@@ -14,7 +14,7 @@ use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::state::{Need, State as _};
 
 /// The header as it is committed now.
-pub(super) async fn header(session: &Session, keys: &StoreKeys) -> Result<Header, Failure> {
+pub(super) async fn header(session: &DatabaseSession, keys: &StoreKeys) -> Result<Header, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
     let needs = [rows::HEADER, STORE_KEYS].map(|key| Need::Row(Keyspace::Keys, key.to_vec()));
     let mut loaded = Loaded::default();
@@ -28,7 +28,7 @@ pub(super) async fn header(session: &Session, keys: &StoreKeys) -> Result<Header
 
 /// The records as they are committed now.
 pub(super) async fn records(
-    session: &Session,
+    session: &DatabaseSession,
     keys: &StoreKeys,
     records: BTreeSet<RecordId>,
 ) -> Result<RecordChanges, Failure> {

@@ -109,7 +109,7 @@ impl Lane {
     ) -> Result<Result<Applied, Missing>, Failure> {
         // Other hosts write too, so sums of quotas are not kept from one transaction to the next.
         let access = self.access.with_own_quotas();
-        let mut draft = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
+        let mut batch = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
             .placed(position)
             .holding(guards.clone())
             .of_host(SliceHost(self.chain_host.0))
@@ -117,24 +117,24 @@ impl Lane {
         let (mut missing, mut changes_kept) = (Missing::default(), Vec::new());
         self.suspect = None;
         for job in group {
-            if draft.value_bytes() >= GROUP_VALUE_BYTES {
+            if batch.value_bytes() >= GROUP_VALUE_BYTES {
                 break;
             }
-            let before = draft.kept_changes();
+            let before = batch.kept_changes();
             // A job keeps its failure to itself.
-            if let Err(Gap::Missing(more)) = job.apply(&mut draft) {
+            if let Err(Gap::Missing(more)) = job.apply(&mut batch) {
                 missing.add(more);
                 self.suspect.get_or_insert(changes_kept.len());
             }
-            changes_kept.push(draft.kept_changes() > before);
+            changes_kept.push(batch.kept_changes() > before);
         }
         if !missing.is_empty() {
             return Ok(Err(missing));
         }
-        draft.record(self.rows.audit.iter().chain(&self.damage).cloned());
-        let summed = draft.add_usage(self.rows.usage.iter().cloned());
+        batch.record(self.rows.audit.iter().chain(&self.damage).cloned());
+        let summed = batch.add_usage(self.rows.usage.iter().cloned());
         let slices = summed.and_then(|()| match &self.slices {
-            Some(slices) => draft.write_slices(slices, self.slices_epoch),
+            Some(slices) => batch.write_slices(slices, self.slices_epoch),
             None => Ok(SliceEffects::default()),
         });
         let slices = match slices {
@@ -145,8 +145,8 @@ impl Lane {
                 return Err(Failure::Unexpected("sums of what was spent"));
             }
         };
-        let recalls = draft.recall_topics();
-        let (commit, effects) = draft.finish();
+        let recalls = batch.recall_topics();
+        let (commit, effects) = batch.finish();
         let is_empty = commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty();
         let is_empty = is_empty && recalls.is_empty();
         let (chain, _) = self.chain.ok_or(Failure::NotCommitted)?;

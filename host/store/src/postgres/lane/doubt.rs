@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::super::connect::Session;
+use super::super::connect::DatabaseSession;
 use super::super::failure::Failure;
 use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::resolve;
@@ -54,7 +54,7 @@ impl Lane {
     /// Goes on from where the chain ends after a commit that was in doubt.
     fn resolved(
         &mut self,
-        session: Session,
+        session: DatabaseSession,
         chain: ChainId,
         end: Option<ChainEnd>,
         [before, after]: [ChainEnd; 2],

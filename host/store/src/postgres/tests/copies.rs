@@ -96,7 +96,7 @@ fn a_copy_that_lacks_a_row_is_not_committed() {
     let Some(place) = Place::new("copies_lacking") else { return };
     let scratch = ScratchDirectory::new();
     let (store, _, _) = filled(&scratch);
-    let ((keys, tip), state) = (store.keys_and_tip(), store.whole_state());
+    let ((keys, last_commit), state) = (store.keys_and_last_commit(), store.whole_state());
     let runtime = ReadingRuntime::new().unwrap();
     let all: Vec<_> = Keyspace::ALL
         .into_iter()
@@ -112,7 +112,7 @@ fn a_copy_that_lacks_a_row_is_not_committed() {
                 copy.row(*keyspace, key, row).unwrap();
             }
         }
-        let ended = copy.finish((tip.seq, tip.head), Arc::default(), &mut go_on);
+        let ended = copy.finish((last_commit.seq, last_commit.head), Arc::default(), &mut go_on);
         assert!(matches!(ended, Err(VaultError::Store(Error::Damaged))), "{left_out}: {ended:?}");
         let opened = Store::open_in(&place.database, &options(&scratch));
         assert!(matches!(opened, Err(OpenError::NoStore)), "{left_out}");
@@ -161,7 +161,7 @@ fn a_move_that_was_cut_short_after_its_commit_is_ended_by_the_next_one() {
     let Some(place) = Place::new("copies_cut") else { return };
     let scratch = ScratchDirectory::new();
     let (store, _, vault) = filled(&scratch);
-    let ((keys, tip), state) = (store.keys_and_tip(), store.whole_state());
+    let ((keys, last_commit), state) = (store.keys_and_last_commit(), store.whole_state());
     let runtime = ReadingRuntime::new().unwrap();
     let mut copy = Copy::begin(&place.database.connector, runtime.handle(), &keys).unwrap();
     for keyspace in Keyspace::ALL {
@@ -170,9 +170,9 @@ fn a_move_that_was_cut_short_after_its_commit_is_ended_by_the_next_one() {
             copy.row(keyspace, &key, &row).unwrap();
         }
     }
-    let (_, rows) = copy.finish((tip.seq, tip.head), Arc::default(), &mut go_on).unwrap();
+    let (_, rows) = copy.finish((last_commit.seq, last_commit.head), Arc::default(), &mut go_on).unwrap();
     let moved = store.move_to(&place.database, &options(&scratch), &mut go_on).unwrap();
-    assert_eq!((moved.seq, moved.rows, moved.secrets), (tip.seq, rows, 29));
+    assert_eq!((moved.seq, moved.rows, moved.secrets), (last_commit.seq, rows, 29));
     assert!(scratch.path("store.moved").exists());
     // A copy of an older state is not taken for one of this.
     put(&store, vault, "later", "value");

@@ -23,7 +23,7 @@ fn a_commit_that_is_not_replicated_is_not_acknowledged() {
     let vault = VaultId::Workspace(workspace);
     pair.standby.stop_signal().unwrap();
     let new = new_secret(vault, "a", "value");
-    let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+    let put = guarded([Guard::Vault(vault)], move |batch| batch.put_secret(OPERATOR, &new).map(drop));
     let mut pending = host.begin(Some(workspace), put);
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = 'doubt'";
     world.runtime.block_on(pair.primary.until(waits, "1")).unwrap();

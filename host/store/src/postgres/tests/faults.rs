@@ -24,7 +24,7 @@ fn put_together(host: &Host, workspace: WorkspaceId, names: &[String]) -> Vec<Re
         .iter()
         .map(|name| {
             let new = new_secret(vault, name, &format!("value of {name}"));
-            let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+            let put = guarded([Guard::Vault(vault)], move |batch| batch.put_secret(OPERATOR, &new).map(drop));
             host.begin(Some(workspace), put)
         })
         .collect();

@@ -24,7 +24,7 @@ fn with_interns(host: &Host, text: &str, count: usize) -> WorkspaceId {
     let created: Vec<Pending<InternId>> = (0..count)
         .map(|at| {
             let intern = NewIntern { workspace, name: name(&format!("bot{at}")), created_by: None };
-            let create = move |draft: &mut _| create_intern(draft, &intern);
+            let create = move |batch: &mut _| create_intern(batch, &intern);
             host.begin(Some(workspace), guarded([Guard::Workspace(workspace)], create))
         })
         .collect();
@@ -37,14 +37,14 @@ fn with_interns(host: &Host, text: &str, count: usize) -> WorkspaceId {
     workspace
 }
 
-fn create_intern(draft: &mut WriteBatch, new: &NewIntern) -> Result<InternId, Gap> {
-    draft.create_intern(OPERATOR, new).map(|intern| intern.id)
+fn create_intern(batch: &mut WriteBatch, new: &NewIntern) -> Result<InternId, Gap> {
+    batch.create_intern(OPERATOR, new).map(|intern| intern.id)
 }
 
 fn begin_put(host: &Host, workspace: WorkspaceId, vault: VaultId, name: &str, value: &str) -> Pending<()> {
     let new = new_secret(vault, name, value);
     let guards = [Guard::Vault(vault), Guard::Quota(workspace)];
-    let put = guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+    let put = guarded(guards, move |batch| batch.put_secret(OPERATOR, &new).map(drop));
     host.begin(Some(workspace), put)
 }
 
@@ -73,7 +73,7 @@ fn the_number_of_round_trips_does_not_depend_on_the_number_of_interns() {
             let vault = Guard::Vault(VaultId::Workspace(workspace));
             let guards = [Guard::Store, Guard::Workspace(workspace), vault];
             let delete = trips(&|| {
-                let delete = move |draft: &mut WriteBatch| draft.delete_workspace(OPERATOR, workspace);
+                let delete = move |batch: &mut WriteBatch| batch.delete_workspace(OPERATOR, workspace);
                 let deleted = host.make(Some(workspace), guarded(guards, delete));
                 assert_eq!(deleted.unwrap().interns, interns);
             });
@@ -119,7 +119,7 @@ fn a_change_that_can_never_be_committed_fails_alone() {
     world.sql("ALTER TABLE directory ADD CONSTRAINT innocent CHECK (name <> 'guilty')");
     let refused = || {
         let new = NewWorkspace { name: name("guilty"), programme: true, vault_writes: true };
-        let create = guarded([Guard::Store], move |draft| draft.create_workspace(OPERATOR, &new).map(drop));
+        let create = guarded([Guard::Store], move |batch| batch.create_workspace(OPERATOR, &new).map(drop));
         host.begin(Some(workspace), create)
     };
     let endless = || {
@@ -253,7 +253,7 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
     queue.push_usage(SettledUsage { row, intent: RowIntent::None }).unwrap();
     let (answer, pending) = Pending::new(Arc::clone(&host.shared));
     let new = new_secret(VaultId::Workspace(whole), "b", "value");
-    let put = guarded([Guard::Vault(new.vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+    let put = guarded([Guard::Vault(new.vault)], move |batch| batch.put_secret(OPERATOR, &new).map(drop));
     queue.push(place, job(put, answer));
     let refused = pending.wait(PATIENCE);
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");

@@ -57,7 +57,7 @@ fn interns_of_one_workspace_have_different_names() {
     let ended = clients(&hosts, |client, host| {
         let intern = NewIntern { workspace, name: name(&format!("bot{}", client / 4)), created_by: None };
         // Declares nothing: what the change lacks is found.
-        host.make(Some(workspace), guarded([], move |draft| draft.create_intern(OPERATOR, &intern)))
+        host.make(Some(workspace), guarded([], move |batch| batch.create_intern(OPERATOR, &intern)))
     });
     assert_eq!(ended.iter().filter(|ended| ended.is_ok()).count(), CLIENTS / 4, "{ended:?}");
     world.audit();
@@ -119,11 +119,11 @@ fn a_change_gets_the_rows_and_guards_that_it_did_not_declare() {
     let vault = VaultId::Workspace(workspace);
     host.put(workspace, "a", "value").unwrap();
     // Reads the workspace, its members and the vault, and locks three guards, one after the other.
-    let delete = guarded([], move |draft| draft.delete_workspace(OPERATOR, workspace).map(drop));
+    let delete = guarded([], move |batch| batch.delete_workspace(OPERATOR, workspace).map(drop));
     host.make(Some(workspace), delete).unwrap();
     assert!(world.read(|view| view.head(vault)).is_none());
     assert_eq!(world.verify(), 0);
-    let set = guarded([], move |draft| draft.set_workspace(OPERATOR, workspace, WorkspaceChange::default()));
+    let set = guarded([], move |batch| batch.set_workspace(OPERATOR, workspace, WorkspaceChange::default()));
     let refused = host.make(Some(workspace), set);
     assert!(matches!(refused, Err(Error::Lookup(_))), "{refused:?}");
 }
@@ -192,7 +192,7 @@ fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
         UsageRow::begun(format!("r{at}"), workspace, key, UsageKind::Responses, false)
     };
     let intent = Intent::of(&row(0), 7);
-    let put = guarded([Guard::Account(workspace)], move |draft| draft.put_intent(&intent));
+    let put = guarded([Guard::Account(workspace)], move |batch| batch.put_intent(&intent));
     host.make(Some(workspace), put).unwrap();
     let intents = || world.rows(Keyspace::Keys).iter().filter(|(key, _)| key.first() == Some(&b'N')).count();
     assert_eq!(intents(), 1);
@@ -256,20 +256,20 @@ fn a_vault_that_is_deleted_while_others_write_to_it_leaves_nothing() {
     for round in 0..10 {
         let intern = NewIntern { workspace, name: name(&format!("bot{round}")), created_by: None };
         let create =
-            guarded([Guard::Workspace(workspace)], move |draft| draft.create_intern(OPERATOR, &intern));
+            guarded([Guard::Workspace(workspace)], move |batch| batch.create_intern(OPERATOR, &intern));
         let intern = hosts[0].make(Some(workspace), create).unwrap().id;
         let vault = VaultId::Intern(intern);
         let guards = [Guard::Vault(vault)];
         // Client 0 deletes the intern; the others wait for the guard that it deletes.
         let ended = clients(&hosts, |client, host| {
             if client == 0 {
-                let delete = guarded(guards, move |draft| draft.delete_intern(OPERATOR, intern).map(drop));
+                let delete = guarded(guards, move |batch| batch.delete_intern(OPERATOR, intern).map(drop));
                 return host.make(Some(workspace), delete);
             }
             let new = new_secret(vault, &format!("s{client}"), "value");
             host.make(
                 Some(workspace),
-                guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop)),
+                guarded(guards, move |batch| batch.put_secret(OPERATOR, &new).map(drop)),
             )
         });
         assert!(ended[0].is_ok(), "{ended:?}");

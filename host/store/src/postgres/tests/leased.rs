@@ -180,9 +180,9 @@ fn a_request_that_gets_its_intent_twice_in_one_commit_leaves_other_requests_thei
     leased.clock.advance(Duration::from_secs(10));
     // In the order of their beginning.
     let request = host.due_slices().into_iter().flat_map(|due| due.movers).next().unwrap();
-    let twice = move |draft: &mut WriteBatch| {
-        Arc::clone(&request).own_intent(draft)?;
-        Arc::clone(&request).own_intent(draft)
+    let twice = move |batch: &mut WriteBatch| {
+        Arc::clone(&request).own_intent(batch)?;
+        Arc::clone(&request).own_intent(batch)
     };
     host.make(guarded([Guard::Account(leased.two.workspace)], twice)).unwrap();
     settle(other, 30);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cofferdam_test_postgres::{self as kit, Pooler, Server};
 
-use super::super::connect::Session;
+use super::super::connect::DatabaseSession;
 use super::super::engine::ReadingRuntime;
 use super::super::failure::Failure;
 use super::super::place::{ChainEnd, ChainId};
@@ -15,7 +15,7 @@ use crate::audit::AuditAction;
 use crate::state::{Guard, Need};
 
 /// A transaction like that of a lane, with this connection. It is rolled back.
-fn transaction(world: &World, session: &Session, chain: ChainId) -> Result<(), Failure> {
+fn transaction(world: &World, session: &DatabaseSession, chain: ChainId) -> Result<(), Failure> {
     let guards = BTreeSet::from([Guard::Store]);
     let needs = BTreeSet::from([Need::Row(crate::rows::Keyspace::Keys, crate::rows::HEADER.to_vec())]);
     world.runtime.block_on(async {
@@ -25,7 +25,7 @@ fn transaction(world: &World, session: &Session, chain: ChainId) -> Result<(), F
 }
 
 /// A connection of a lane, and a new chain.
-fn lane(world: &World) -> (Session, ChainId) {
+fn lane(world: &World) -> (DatabaseSession, ChainId) {
     let clock = crate::clock::Clock::system();
     let connects = std::sync::Arc::new(database(&world.address.url()));
     let runtime = ReadingRuntime::new().unwrap();
@@ -39,7 +39,7 @@ fn lane(world: &World) -> (Session, ChainId) {
     (session, chain)
 }
 
-fn plans(world: &World, session: &Session) -> (u64, u64) {
+fn plans(world: &World, session: &DatabaseSession) -> (u64, u64) {
     let sql = "SELECT count(*), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements";
     let row = world.runtime.block_on(session.script(sql)).unwrap().remove(0);
     let [statements, plans] = [0, 1].map(|at: usize| row[at].as_deref().unwrap().parse().unwrap());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cofferdam_test_postgres::Server;
 
-use super::super::connect::Session;
+use super::super::connect::DatabaseSession;
 use super::super::partitions;
 use super::stores::Place;
 use super::{OPERATOR, database, runtime};
@@ -168,7 +168,7 @@ fn rows_that_are_missing_without_a_record_are_found_after_a_drop_too() {
 fn a_drop_that_readers_are_in_the_way_of_leaves_the_store_whole_and_is_run_again() {
     let Some(used) = Used::new("usage_read") else { return };
     let runtime = runtime();
-    let reader: Session = runtime.block_on(database(&used.place.address.url()).connect()).unwrap();
+    let reader: DatabaseSession = runtime.block_on(database(&used.place.address.url()).connect()).unwrap();
     let read = format!("BEGIN; SELECT count(*) FROM usage_{}", used.first.0 + 7);
     runtime.block_on(reader.script(&read)).unwrap();
     assert!(matches!(used.drop(14), Err(VaultError::ReadersInTheWay)));

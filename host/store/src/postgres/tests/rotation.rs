@@ -215,9 +215,9 @@ fn a_host_without_the_root_key_in_force_writes_no_keys_and_has_no_contact() {
     let workspace = VaultId::Workspace(create_workspace(&other, "later").id);
     // As if the other host had not been listed.
     let record = new_key(&place).plain_key().unwrap().record(None);
-    host.make(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record))).unwrap();
+    host.make(guarded([Guard::Store], move |batch| batch.begin_root_rotation(&record))).unwrap();
     assert_eq!(other.status().next_root_key_id, Some(new), "the other host has the header");
-    host.make(guarded([Guard::Store], move |draft| draft.end_root_rotation(new))).unwrap().unwrap();
+    host.make(guarded([Guard::Store], move |batch| batch.end_root_rotation(new))).unwrap().unwrap();
     let refused = try_put(&other, workspace, "a", "value").unwrap_err();
     assert!(
         matches!(refused, Error::OtherRootKey { needs } if needs == new)

@@ -30,7 +30,7 @@ struct Both<'w> {
     world: &'w World,
     embedded: Database,
     directory: Directory,
-    tip: CommitHead,
+    last_commit: CommitHead,
     chain: ChainId,
     end: ChainEnd,
 }
@@ -38,15 +38,15 @@ struct Both<'w> {
 impl Both<'_> {
     /// Makes a commit on the rows of the embedded engine and writes it to both.
     fn commit<T>(&mut self, change: impl Fn(&mut WriteBatch) -> Result<T, Gap>) -> T {
-        let Both { world, embedded, directory, tip, chain, end } = self;
+        let Both { world, embedded, directory, last_commit, chain, end } = self;
         let access = VaultReader::new(Arc::clone(&world.keys));
         let state = embedded.state(Arc::new(directory.clone()));
-        let mut draft = WriteBatch::new(access.view(state), 1_700_000_000_000 + tip.seq);
-        let done = change(&mut draft).unwrap();
-        let (commit_of, effects) = draft.finish();
+        let mut batch = WriteBatch::new(access.view(state), 1_700_000_000_000 + last_commit.seq);
+        let done = change(&mut batch).unwrap();
+        let (commit_of, effects) = batch.finish();
         directory.change(effects.publish(&access));
         let copy = copy(&commit_of);
-        *tip = embedded.apply(&world.keys, tip, tip.seq + 1, commit_of).unwrap();
+        *last_commit = embedded.apply(&world.keys, last_commit, last_commit.seq + 1, commit_of).unwrap();
         let nothing = BTreeSet::new();
         let session = &world.session;
         world.runtime.block_on(async {
@@ -56,7 +56,7 @@ impl Both<'_> {
             assert!(matches!(commit(session, *chain, before, &written).await, Committed::Yes { .. }));
             *end = written.end;
         });
-        assert_eq!((end.seq, end.head), (tip.seq, tip.head));
+        assert_eq!((end.seq, end.head), (last_commit.seq, last_commit.head));
         done
     }
 
@@ -104,22 +104,23 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     let Some(world) = World::new("same_rows") else { return };
     let (_folder, embedded) = world.embedded();
     let nothing: Digest = [0; 32];
-    let tip = CommitHead { seq: 0, head: nothing, set: SetHash::default(), heads: SetHash::default() };
+    let last_commit =
+        CommitHead { seq: 0, head: nothing, set: SetHash::default(), heads: SetHash::default() };
     let host = world.host();
     let chain = ChainId::random().unwrap();
     world.runtime.block_on(make_chain(&world.session, chain, host.engine.host_id())).unwrap();
     let directory = Directory::default();
-    let mut both = Both { world: &world, embedded, directory, tip, chain, end: ChainEnd::FIRST };
+    let mut both = Both { world: &world, embedded, directory, last_commit, chain, end: ChainEnd::FIRST };
 
     let new = |text: &str| NewWorkspace { name: name(text), programme: true, vault_writes: true };
-    let workspace = both.commit(|draft| draft.create_workspace(OPERATOR, &new("one"))).id;
-    let other = both.commit(|draft| draft.create_workspace(OPERATOR, &new("two"))).id;
+    let workspace = both.commit(|batch| batch.create_workspace(OPERATOR, &new("one"))).id;
+    let other = both.commit(|batch| batch.create_workspace(OPERATOR, &new("two"))).id;
     let intern = NewIntern { workspace, name: name("bot"), created_by: None };
-    let intern = both.commit(|draft| draft.create_intern(OPERATOR, &intern)).id;
+    let intern = both.commit(|batch| batch.create_intern(OPERATOR, &intern)).id;
     let owner = KeyOwner::Intern { workspace, intern };
     let new = NewKey { owner, name: None, expires_at_ms: None, limits: SpendLimits::default() };
     let token = Token::random().unwrap();
-    let key = both.commit(|draft| draft.issue_key(OPERATOR, &new, &token)).0.id;
+    let key = both.commit(|batch| batch.issue_key(OPERATOR, &new, &token)).0.id;
     let vaults = [
         VaultId::Operator,
         VaultId::Workspace(workspace),
@@ -128,32 +129,32 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     ];
     for vault in vaults {
         for text in ["a", "b", "c"] {
-            both.commit(|draft| draft.put_secret(OPERATOR, &new_secret(vault, text, "value")).map(drop));
+            both.commit(|batch| batch.put_secret(OPERATOR, &new_secret(vault, text, "value")).map(drop));
         }
     }
-    both.commit(|draft| draft.delete_secret(OPERATOR, vaults[1], &"b".parse().unwrap()));
-    both.commit(|draft| draft.put_secret(OPERATOR, &new_secret(vaults[2], "a", "another")).map(drop));
+    both.commit(|batch| batch.delete_secret(OPERATOR, vaults[1], &"b".parse().unwrap()));
+    both.commit(|batch| batch.put_secret(OPERATOR, &new_secret(vaults[2], "a", "another")).map(drop));
     let names = ["a", "c"].map(|name| name.parse().unwrap());
-    both.commit(|draft| draft.copy_secrets(OPERATOR, workspace, intern, &names).map(drop));
-    both.commit(|draft| {
+    both.commit(|batch| batch.copy_secrets(OPERATOR, workspace, intern, &names).map(drop));
+    both.commit(|batch| {
         let intent = Intent::of(&usage(workspace, key, 0), 7);
-        draft.put_intent(&intent)
+        batch.put_intent(&intent)
     });
     both.compare();
-    both.commit(|draft| {
+    both.commit(|batch| {
         // Three blocks of rows, the intent of one of them, and sums of all.
         let intent = |at| if at == 0 { RowIntent::Possible } else { RowIntent::None };
         let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), intent: intent(at) });
-        draft.add_usage(rows)
+        batch.add_usage(rows)
     });
-    both.commit(|draft| draft.add_credit(OPERATOR, workspace, 5).map(drop));
-    both.commit(|draft| draft.drop_totals_before(1));
-    both.commit(|draft| draft.delete_intern(OPERATOR, intern).map(drop));
-    both.commit(|draft| draft.delete_workspace(OPERATOR, other).map(drop));
-    both.commit(|draft| {
-        draft.audit(OPERATOR, AuditAction::KeyRotationBegun);
+    both.commit(|batch| batch.add_credit(OPERATOR, workspace, 5).map(drop));
+    both.commit(|batch| batch.drop_totals_before(1));
+    both.commit(|batch| batch.delete_intern(OPERATOR, intern).map(drop));
+    both.commit(|batch| batch.delete_workspace(OPERATOR, other).map(drop));
+    both.commit(|batch| {
+        batch.audit(OPERATOR, AuditAction::KeyRotationBegun);
         Ok(())
     });
     both.compare();
-    assert_eq!(world.audit().len() as u64, both.tip.seq + 1, "with the record of the first rows");
+    assert_eq!(world.audit().len() as u64, both.last_commit.seq + 1, "with the record of the first rows");
 }

@@ -94,9 +94,9 @@ fn a_commit_with_the_number_of_one_that_another_server_never_had_is_seen() {
 
 /// Notes in the header that a loss was accepted.
 fn accept_loss(host: &Host) {
-    let accept = guarded([Guard::Store], |draft: &mut WriteBatch| {
+    let accept = guarded([Guard::Store], |batch: &mut WriteBatch| {
         let action = AuditAction::LossAccepted { newest: 1, chains: 1, commits: 1 };
-        draft.change_header(action, |header| header.accepted_losses += 1)
+        batch.change_header(action, |header| header.accepted_losses += 1)
     });
     host.make(None, accept).unwrap();
 }

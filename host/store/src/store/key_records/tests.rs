@@ -314,7 +314,7 @@ fn an_unfinished_recovery_key_is_dropped_by_a_rotation() {
     let (scratch, store, vaults) = filled();
     // As if the caller had stopped waiting before the writer applied the change.
     let begun = RootKey::random().unwrap().id();
-    store.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(begun))).unwrap();
+    store.submit(guarded([Guard::Store], move |batch| batch.begin_recovery_key(begun))).unwrap();
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
     store.close();
     let store = scratch.open();
@@ -328,10 +328,10 @@ fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
     let (key, record) = next_root(to, None).unwrap();
     place_successor(store.0.implied_key.as_ref().unwrap(), &key).unwrap();
     store.0.keys.change_ring(|ring| ring.add(key.wrap_key()));
-    store.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record))).unwrap();
+    store.submit(guarded([Guard::Store], move |batch| batch.begin_root_rotation(&record))).unwrap();
     store.rewrap_all(&mut go_on).unwrap();
     let id = key.id();
-    store.submit(guarded([Guard::Store], move |draft| draft.end_root_rotation(id))).unwrap().unwrap();
+    store.submit(guarded([Guard::Store], move |batch| batch.end_root_rotation(id))).unwrap().unwrap();
     previous
 }
 
@@ -381,8 +381,8 @@ fn a_start_with_the_recovery_key_keeps_wrappings_by_the_root_key() {
     let (scratch, store, vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let action = AuditAction::RecoveryKeyBegun { id: recovery.id };
-    let untidy = guarded([Guard::Store], move |draft| {
-        draft.change_header(action.clone(), |header| header.untidy = true)
+    let untidy = guarded([Guard::Store], move |batch| {
+        batch.change_header(action.clone(), |header| header.untidy = true)
     });
     store.submit(untidy).unwrap();
     let before = wrapped_by(&store);

@@ -42,9 +42,9 @@ impl Reservation {
         slices.recall(|id| id.workspace == workspace);
         let keys = slices.keys_of(workspace);
         let needs: Vec<Need> = keys.iter().flat_map(|key| needs_of_reservation(workspace, *key)).collect();
-        let change = guarded([Guard::Account(workspace)], move |draft: &mut WriteBatch| {
-            draft.recall_slices(workspace);
-            keys.iter().for_each(|key| draft.touch_slice(workspace, *key));
+        let change = guarded([Guard::Account(workspace)], move |batch: &mut WriteBatch| {
+            batch.recall_slices(workspace);
+            keys.iter().for_each(|key| batch.touch_slice(workspace, *key));
             Ok(())
         });
         let Ok(Ok(place)) = timeout(PATIENCE, self.store.place()).await else { return };
@@ -65,29 +65,29 @@ impl super::Store {
 }
 
 impl SliceRequest for Mutex<ReservationState> {
-    fn own_intent(self: Arc<Self>, draft: &mut WriteBatch) -> Result<(), Gap> {
+    fn own_intent(self: Arc<Self>, batch: &mut WriteBatch) -> Result<(), Gap> {
         let request: Arc<dyn SliceRequest> = Arc::<Self>::clone(&self);
         // It may be asked for again while an earlier attempt waits, and be part of the same commit twice.
-        if draft.leaves_slice(&request) {
+        if batch.leaves_slice(&request) {
             return Ok(());
         }
         let mut guard = lock(&self);
         let state = &mut *guard;
-        let (Some(row), Some(slice), Some(host)) = (&state.row, &state.slice, draft.slice_host()) else {
+        let (Some(row), Some(slice), Some(host)) = (&state.row, &state.slice, batch.slice_host()) else {
             return Ok(());
         };
         let (id, pico, amount) = (slice.id(), slice.pico(), state.held.all);
         // Without the slice, another host has charged the request.
-        if !draft.has_slice(&id)? {
+        if !batch.has_slice(&id)? {
             return Ok(());
         }
         let key = rows::shared_intent_key(row.workspace, &row.request_id);
         let intent = Intent::of(row, amount).on(&host.to_string());
-        draft.put_row(Guard::Account(row.workspace), key, &intent)?;
+        batch.put_row(Guard::Account(row.workspace), key, &intent)?;
         (state.has_intent, state.leaves_slice) = (true, true);
         state.is_named = !row.model.is_empty();
         drop(guard);
-        draft.leave_slice(id, pico, request, amount);
+        batch.leave_slice(id, pico, request, amount);
         Ok(())
     }
 

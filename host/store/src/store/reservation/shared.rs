@@ -115,31 +115,31 @@ impl Reservation {
         let request = self.state().row.as_ref().map(|row| (row.workspace, row.key));
         let guards: Vec<Guard> = request.iter().map(|(workspace, _)| Guard::Account(*workspace)).collect();
         let shared = Arc::clone(&self.state);
-        let apply = move |draft: &mut WriteBatch| {
+        let apply = move |batch: &mut WriteBatch| {
             let mut state = lock(&shared);
             // The request has ended: nothing is reserved for it any more.
             let Some(row) = &state.row else { return Ok(Ok(Held { pledged: 0, covered: None })) };
             let had_intent = state.covered.is_some();
             let slice = state.slice.as_ref().map(|slice| (slice.id(), slice.pico()));
             if let Some((id, _)) = &slice
-                && !draft.has_slice(id)?
+                && !batch.has_slice(id)?
             {
                 return Ok(Err(ReservationRefused::Interrupted));
             }
             let in_slice = slice.map_or(0, |(_, pico)| pico);
             let held = match asked {
                 Asked::Pledge(estimate) => {
-                    draft.reserve_shared(row, state.held, had_intent, in_slice, estimate)?
+                    batch.reserve_shared(row, state.held, had_intent, in_slice, estimate)?
                 }
-                Asked::Cover => draft.cover_shared(row, state.held, had_intent)?,
+                Asked::Cover => batch.cover_shared(row, state.held, had_intent)?,
             };
             if let Ok(Held { covered: Some(covered), .. }) = held {
                 let request = Arc::clone(&shared);
                 slice
                     .into_iter()
-                    .for_each(|(id, pico)| draft.leave_slice(id, pico, Arc::clone(&request) as _, covered));
+                    .for_each(|(id, pico)| batch.leave_slice(id, pico, Arc::clone(&request) as _, covered));
                 // So that the next request finds enough in it.
-                draft.touch_slice(row.workspace, row.key);
+                batch.touch_slice(row.workspace, row.key);
             }
             state.is_named = state.row.as_ref().is_some_and(|row| !row.model.is_empty());
             Ok(held)

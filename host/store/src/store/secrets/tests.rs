@@ -77,7 +77,7 @@ fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     let (name, value) = (secret(name), SecretValue::new(Zeroizing::new(value.to_owned())).unwrap());
     let legacy = LegacySecret { name, value, created_at_ms: Some(1_699_913_600_000) };
     let legacy = [legacy];
-    let import = guarded([Guard::Vault(vault)], move |draft| draft.import_legacy(OPERATOR, vault, &legacy));
+    let import = guarded([Guard::Vault(vault)], move |batch| batch.import_legacy(OPERATOR, vault, &legacy));
     store.submit(import).unwrap() == 1
 }
 

@@ -20,7 +20,7 @@ fn problems_after(
     store.flush().unwrap();
     assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
     let row = store.usage_rows(1).now().unwrap().remove(0);
-    store.submit(guarded([Guard::Store], move |draft| change(draft, &row))).unwrap();
+    store.submit(guarded([Guard::Store], move |batch| change(batch, &row))).unwrap();
     let problems = store.verify(&mut go_on).unwrap().problems;
     // A store with wrong sums can still be backed up and restored.
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
@@ -29,10 +29,10 @@ fn problems_after(
 
 #[test]
 fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
-    let problems = problems_after(|draft, row| {
+    let problems = problems_after(|batch, row| {
         let mut spent = KeySpent::default();
         spent.charged.add(row.at_ms, 4 * DOLLAR + 5);
-        draft.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)
+        batch.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)
     });
     let expected = "the key abcdefghijkl: it spent $4.000000000005 by its sum, $1.000000000005 more than its usage rows say ($3)";
     assert_eq!(problems, [expected]);
@@ -40,9 +40,9 @@ fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
 
 #[test]
 fn a_missing_sum_is_compared_as_zero() {
-    let problems = problems_after(|draft, row| {
-        draft.drop_row(Guard::Store, rows::workspace_spend_key(row.workspace))?;
-        draft.drop_row(Guard::Store, Cell::of(row).row_key())
+    let problems = problems_after(|batch, row| {
+        batch.drop_row(Guard::Store, rows::workspace_spend_key(row.workspace))?;
+        batch.drop_row(Guard::Store, Cell::of(row).row_key())
     });
     let [workspace, day] = problems.try_into().unwrap();
     assert!(
@@ -54,16 +54,16 @@ fn a_missing_sum_is_compared_as_zero() {
 
 #[test]
 fn windows_counts_and_byok_costs_are_compared_too() {
-    let problems = problems_after(|draft, row| {
+    let problems = problems_after(|batch, row| {
         let mut spent = KeySpent::default();
         for days in [2, 1, 0] {
             spent.charged.add(row.at_ms - days * crate::spend::DAY_MS, DOLLAR);
         }
-        draft.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)?;
+        batch.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)?;
         let spent = WorkspaceSpent { charged_pico: 3 * DOLLAR, byok_pico: 7 };
-        draft.put_row(Guard::Store, rows::workspace_spend_key(row.workspace), &spent)?;
+        batch.put_row(Guard::Store, rows::workspace_spend_key(row.workspace), &spent)?;
         let totals = UsageTotals { completed: 9, cost_pico: 3 * DOLLAR, ..UsageTotals::default() };
-        draft.put_row(Guard::Store, Cell::of(row).row_key(), &totals)
+        batch.put_row(Guard::Store, Cell::of(row).row_key(), &totals)
     });
     assert_eq!(problems.len(), 3, "{problems:?}");
     let has =

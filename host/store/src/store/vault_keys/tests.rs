@@ -149,15 +149,15 @@ fn an_operation_on_keys_refused_without_the_root_key_changes_nothing() {
     let store = Store::open(scratch.lock(), OpenOptions { root_key, ..scratch.options() }).unwrap();
     assert!(!store.has_due_vault_keys(), "nothing can be done about it");
     let new = new_secret(vault, &name(0), "value 0");
-    let written = store.submit(guarded([Guard::Vault(vault)], move |draft| {
+    let written = store.submit(guarded([Guard::Vault(vault)], move |batch| {
         let refused = |ended: Result<(), Gap>| match ended {
             Err(Gap::Failed(Error::NoRootKey)) => Ok(()),
             Err(Gap::Missing(missing)) => Err(Gap::Missing(missing)),
             ended => panic!("{ended:?}"),
         };
-        refused(draft.add_vault_key(vault, u64::MAX).map(drop))?;
-        refused(draft.retire_vault_keys(vault).map(drop))?;
-        draft.put_secret(Actor::Operator, &new)
+        refused(batch.add_vault_key(vault, u64::MAX).map(drop))?;
+        refused(batch.retire_vault_keys(vault).map(drop))?;
+        batch.put_secret(Actor::Operator, &new)
     }));
     written.unwrap();
     assert_eq!(kids(&store, vault), [1, 2]);

@@ -134,7 +134,7 @@ fn a_vault_whose_head_has_no_byte_count_is_counted() {
     }
     let sizes = [vault, of_intern].map(|vault| size(&store, vault));
     let guards = [vault, of_intern].map(Guard::Vault);
-    store.submit(guarded(guards, move |draft| draft.forget_bytes(&[vault, of_intern]))).unwrap();
+    store.submit(guarded(guards, move |batch| batch.forget_bytes(&[vault, of_intern]))).unwrap();
     store.close();
     let store = open_with(&scratch, 10, 10_000);
     let head = |vault| store.view().unwrap().head(vault).unwrap().unwrap();
