@@ -285,7 +285,8 @@ impl Setup {
     }
 }
 
-fn send_signal(pid: u32, name: &str) {
+/// Sends a signal by name, such as `TERM`.
+pub fn send_signal(pid: u32, name: &str) {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
     assert!(status.success());
 }

@@ -4,12 +4,16 @@ use super::{chat_model, finish, running_stream};
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
 use crate::kit::deadline;
-use crate::kit::host::Setup;
+use crate::kit::host::{Setup, send_signal};
+use crate::kit::raw::{Raw, post_head};
 use crate::kit::upstream::{Reply, Upstream};
+use cofferdam_store::DirectoryLock;
 use rustix::fs::OFlags;
 use serde_json::json;
 use std::cell::OnceCell;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
 use tokio::net::TcpStream;
 
 #[tokio::test]
@@ -82,7 +86,7 @@ async fn second_signal_ends_streams_with_an_event_and_other_requests_with_503() 
 #[tokio::test]
 async fn drain_time_starts_at_the_signal() {
     let upstream = Upstream::start().await;
-    let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 3600000\n";
+    let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 100\n";
     let mut host = Setup::new().config(&(chat_model(&upstream.base, "m") + timeouts)).start();
     let (_feed, _response, _text) = running_stream(&host, &upstream).await;
     host.signal("TERM");
@@ -90,31 +94,68 @@ async fn drain_time_starts_at_the_signal() {
 }
 
 #[tokio::test]
-async fn requests_are_cut_off_after_the_drain_time() {
+async fn running_stream_ends_with_a_last_event_after_the_drain_time() {
     let upstream = Upstream::start().await;
     let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
     let mut host = Setup::new().config(&config).start();
-    let (_feed, _response, _text) = running_stream(&host, &upstream).await;
+    let (_feed, mut response, mut text) = running_stream(&host, &upstream).await;
+    host.signal("TERM");
+    while let Some(bytes) = response.chunk().await.unwrap() {
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    let events = events_of(&text);
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.failed", "{text}");
+    assert!(last["response"]["error"]["message"].as_str().unwrap().contains("stopping"), "{last}");
+    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
+    assert!(!host.log().contains("connections were cut"), "{}", host.log());
+}
+
+#[tokio::test]
+async fn a_client_that_still_sends_is_cut_after_the_drain_time() {
+    let mut host = Setup::new().config("[timeouts]\ndrain_ms = 100\n").start();
+    let mut raw = Raw::connect(&host).await;
+    assert!(raw.send(post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{").as_bytes()).await);
+    Admin::new(&host).until_metric("cofferdam_connections", 1).await;
     host.signal("TERM");
     assert_eq!(host.wait().code(), Some(0), "{}", host.log());
     assert!(host.log().contains("connections were cut"), "{}", host.log());
 }
 
 #[tokio::test]
-async fn waiting_request_is_cut_off_after_the_drain_time_too() {
+async fn waiting_request_ends_with_an_answer_after_the_drain_time() {
     let upstream = Upstream::start().await;
     let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
     let mut host = Setup::new().config(&config).start();
     let admin = Admin::new(&host);
     upstream.reply(Reply::Hang);
     let client = Client::new(&host);
-    let request = client.request(reqwest::Method::POST, "/responses");
-    let request = request.body(json!({"model": "calm/m", "input": "go"}).to_string()).send();
-    let answer = tokio::spawn(request);
+    let answer =
+        tokio::spawn(
+            async move { client.post("/responses", &json!({"model": "calm/m", "input": "go"})).await },
+        );
     admin.until_metric("cofferdam_requests_running", 1).await;
     host.signal("TERM");
-    assert!(answer.await.unwrap().is_err());
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status, 503, "{}", answer.text);
     assert_eq!(host.wait().code(), Some(0), "{}", host.log());
+}
+
+/// A host waits for a command or for a host that ends.
+#[test]
+fn a_signal_to_reload_does_not_end_a_host_that_waits_for_its_directory() {
+    let setup = Setup::new();
+    let lock = DirectoryLock::acquire(&setup.data()).unwrap();
+    let mut host = setup.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("waiting for it")), "it does not wait");
+    send_signal(host.id(), "HUP");
+    drop(lock);
+    let mut greeting = String::new();
+    BufReader::new(host.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
+    send_signal(host.id(), "TERM");
+    let rest: Vec<String> = log.map_while(Result::ok).collect();
+    assert_eq!(host.wait().unwrap().code(), Some(0), "{greeting}{rest:?}");
 }
 
 #[test]

@@ -140,9 +140,9 @@ impl Connections {
         }
     }
 
-    /// Stops accepting, waits until `end` for running requests, then cuts off the rest. When
-    /// `hurry` resolves first, `tell` is called to end the requests early and they get
-    /// [`LAST_WORD`] to send their last event. Returns how many connections were cut off.
+    /// Stops accepting, and waits until `end` or `hurry` for running requests. Then `tell` is called to
+    /// end the rest, which get [`LAST_WORD`] to send their last event before their connections are cut.
+    /// Returns how many connections were cut.
     pub(crate) async fn drain(
         &self,
         end: tokio::time::Instant,
@@ -151,16 +151,14 @@ impl Connections {
     ) -> usize {
         self.stop.cancel();
         self.tasks.close();
-        let is_hurried = tokio::select! {
+        tokio::select! {
             () = self.tasks.wait() => return 0,
-            () = tokio::time::sleep_until(end) => false,
-            () = hurry => true,
-        };
-        if is_hurried {
-            tell();
-            if tokio::time::timeout(LAST_WORD, self.tasks.wait()).await.is_ok() {
-                return 0;
-            }
+            () = tokio::time::sleep_until(end) => {}
+            () = hurry => {}
+        }
+        tell();
+        if tokio::time::timeout(LAST_WORD, self.tasks.wait()).await.is_ok() {
+            return 0;
         }
         let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         self.cut.cancel();

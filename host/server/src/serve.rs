@@ -23,6 +23,7 @@ use cofferdam_runtime::processors;
 use cofferdam_store::{Clock, Store};
 use futures_util::future;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -86,6 +87,12 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         return check(options, arguments, &config, &environment);
     }
     make_room(&config);
+    let mut control = tokio::runtime::Builder::new_current_thread();
+    let control = control.enable_all().build().map_err(Failure::system("worker threads"))?;
+    // Waiting for the lock or a database, and opening a store, takes seconds in which a signal to reload must
+    // not end the process. The configuration is then read again once the host serves.
+    let hang_up =
+        control.block_on(async { signal(SignalKind::hangup()) }).map_err(Failure::system("signals"))?;
     let lock = acquire(&options.data)?;
     // Held beside a store in a database too: the directory has the socket and the plugins of one host.
     let (store, _lock) = match &config.store.database {
@@ -99,15 +106,14 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     tell_configuration(&config, &options.data, &store);
     let runtime = runtime(&config, &options.data)?;
     let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
-    let mut control = tokio::runtime::Builder::new_current_thread();
-    let control = control.enable_all().build().map_err(Failure::system("worker threads"))?;
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
     let (end, ending) = ShutdownSender::new();
     let services =
         SharedServices { runtime, store: store.clone(), clock, environment, memory, ending, lines };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
-    let ended = control.block_on(Box::pin(serve(options, arguments, config, services, workers, end)));
+    let ended =
+        control.block_on(Box::pin(serve(options, arguments, config, services, workers, hang_up, end)));
     drop(threads);
     // Does not wait for blocking threads, which may hang with the disk.
     control.shutdown_background();
@@ -151,7 +157,7 @@ fn make_room(config: &Config) {
 
 /// The time limits of a shutdown.
 struct Stop {
-    /// From the signal until running requests are cut off.
+    /// From the signal until running requests are ended.
     drain: Duration,
     /// From the signal until the listener closes. `/readyz` already fails then, so load balancers
     /// can react.
@@ -192,9 +198,10 @@ async fn serve(
     mut config: Config,
     services: SharedServices,
     workers: Workers,
+    hang_up: Signal,
     end: Stop,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(hang_up)?;
     let tls = match &config.server.tls {
         Some(files) => Some(Arc::new(Tls::start(files, renewal::unix_s(&services.clock))?)),
         None => None,
@@ -301,7 +308,7 @@ async fn drain_clients(
     };
     let was_lost = is_lost(&ended);
     let last = if was_lost { (Instant::now() + LOST_PATIENCE).min(begun + *drain) } else { begun + *drain };
-    // A second signal and the loss of the store end running requests early, each with a last event.
+    // A second signal and the loss of the store end running requests before that.
     let hurry = async {
         if hurried {
             return;

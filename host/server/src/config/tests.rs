@@ -234,6 +234,11 @@ fn mistakes_are_reported_with_their_position() {
             (2, 13, "timeouts.idle_ms"),
             "expected a whole number, found a text",
         ),
+        (
+            "[timeouts]\ndrain_ms = 1000\nunready_ms = 1001",
+            (3, 14, "timeouts.unready_ms"),
+            "must not be more than drain_ms",
+        ),
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
         (
             "[limits]\nrequests_per_minute = -5",

@@ -19,7 +19,7 @@ pub struct TimeoutsConfig {
     pub body_idle: Duration,
     /// For a whole request body.
     pub body_total: Duration,
-    /// From the signal to stop until running requests are cut off.
+    /// From the signal to stop until running requests are ended, `unready` included.
     pub drain: Duration,
     /// From the signal to stop until the listener closes.
     pub unready: Duration,
@@ -27,6 +27,11 @@ pub struct TimeoutsConfig {
 
 pub(super) fn read(table: &Table<'_>) -> TimeoutsConfig {
     let duration = |key| Duration::from_millis(table.integer(key, 1..=LONGEST_MS).unwrap_or(1));
+    let drain = duration("drain_ms");
+    let unready = Duration::from_millis(table.integer("unready_ms", 0..=LONGEST_MS).unwrap_or(0));
+    if unready > drain {
+        table.value("unready_ms", ()).reject("must not be more than drain_ms, which includes it");
+    }
     TimeoutsConfig {
         connect: duration("connect_ms"),
         response: Timeouts {
@@ -36,7 +41,7 @@ pub(super) fn read(table: &Table<'_>) -> TimeoutsConfig {
         },
         body_idle: duration("body_idle_ms"),
         body_total: duration("body_total_ms"),
-        drain: duration("drain_ms"),
-        unready: Duration::from_millis(table.integer("unready_ms", 0..=LONGEST_MS).unwrap_or(0)),
+        drain,
+        unready,
     }
 }

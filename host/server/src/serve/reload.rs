@@ -95,13 +95,13 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs handlers for the signals. Before this call they end the process.
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    /// Installs handlers for the signals to stop. Before this call they end the process.
+    pub(crate) fn listen(hang_up: Signal) -> Result<Self, Failure> {
         let listen = |kind| signal(kind).map_err(Failure::system("signals"));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
-            hang_up: listen(SignalKind::hangup())?,
+            hang_up,
         })
     }
 
