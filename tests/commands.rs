@@ -321,6 +321,26 @@ fn serve_check_accepts_a_configuration_or_names_the_mistake() {
     assert_eq!((&document["ok"], &document["models"]), (&true.into(), &2.into()));
 }
 
+#[test]
+fn serve_check_finds_a_root_key_that_cannot_be_read() {
+    let check = |setup: &Setup| setup.serve().arg("--check").output().unwrap();
+    let named = |source: &str| Setup::new().config(&format!("[vault]\nroot_key = \"{source}\""));
+    let setup = named("env:COFFERDAM_TEST_NO_KEY");
+    setup.write_config();
+    for refused in [check(&setup), setup.fail()] {
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains("COFFERDAM_TEST_NO_KEY is not set"), "{error}");
+    }
+    // The first start makes a file that does not exist; a descriptor belongs to the process that serves.
+    for good in ["file:new.key", "fd:3"] {
+        let setup = named(good);
+        setup.write_config();
+        let checked = check(&setup);
+        assert!(checked.status.success(), "{good}: {checked:?}");
+    }
+}
+
 /// Configurations with one mistake each, with the position and the message.
 const MISTAKES: [(&str, &str, &str); 15] = [
     ("[server]\nlistn = \"127.0.0.1:0\"", ":2:1: server.listn", "did you mean `listen`"),

@@ -183,6 +183,21 @@ fn a_missing_root_key_is_found() {
 }
 
 #[test]
+fn an_operator_token_that_keeps_the_host_from_starting_is_found() {
+    let setup = with_store();
+    let token = setup.data().join("operator.token");
+    std::fs::write(&token, "a token of at least thirty-two characters\n").unwrap();
+    allow(&token, 0o644);
+    doctor(&setup, &[]).assert("operator-token", "bad", &["mode 0644", "0600"]);
+}
+
+#[test]
+fn a_variable_without_a_root_key_is_found() {
+    let setup = with_store().config("[vault]\nroot_key = \"env:COFFERDAM_TEST_NO_KEY\"\n");
+    doctor(&setup, &[]).assert("root-key", "bad", &["COFFERDAM_TEST_NO_KEY is not set"]);
+}
+
+#[test]
 fn a_root_key_in_another_directory_is_no_warning() {
     let setup = Setup::new().config(FREE_PORTS).config("[vault]\nroot_key = \"file:keys/root.key\"\n");
     std::fs::create_dir(setup.directory().join("keys")).unwrap();

@@ -63,6 +63,16 @@ fn root_reaches_the_host_of_another_user_and_takes_no_lock_of_it() {
     // Without the host, root does not open the store of another user.
     let refused = error_of(&command(&data, &["key", "list"]).output().unwrap());
     assert!(refused.contains(&format!("belongs to user {USER}")), "{refused}");
+    let examined = command(&data, &["doctor", "--offline"]).output().unwrap();
+    let examined: Value = serde_json::from_slice(&examined.stdout).unwrap();
+    let findings = examined["findings"].as_array().unwrap();
+    let is_found = |finding: &&Value| {
+        finding["id"] == "data-directory"
+            && finding["severity"] == "bad"
+            && finding["text"].as_str().unwrap().contains(&format!("belongs to user {USER}"))
+    };
+    assert!(findings.iter().any(|finding| is_found(&finding)), "{examined}");
+    assert!(findings.len() > 1, "the other checks are made: {examined}");
 }
 
 /// The owner of the data directory exchanges the folder in which root writes the copy of a plugin.

@@ -62,6 +62,14 @@ async fn link_of_the_console_command_signs_in_once() {
     assert!(!host.log().contains(code) && !host.log().contains(&bearer));
 }
 
+#[test]
+fn console_command_of_a_host_without_a_console_says_why() {
+    let host = Setup::new().admin("0.0.0.0:0").start();
+    let output = host.command_output(&["console"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("set `[server.tls]`"), "{error}");
+}
+
 #[tokio::test]
 async fn console_command_without_a_host_says_what_to_start() {
     let setup = Setup::new();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cofferdam_engine::Memory;
 use cofferdam_engine::catalog::Provider;
 use cofferdam_runtime::{Plugins, Runtime};
-use cofferdam_store::{Clock, DirectoryLock, Store};
+use cofferdam_store::{Clock, DirectoryLock, LockError, OpenError, Store};
 use tracing::subscriber::NoSubscriber;
 
 use crate::app::{Addresses, App};
@@ -65,7 +65,7 @@ struct Parts<'p> {
 pub(crate) fn alone(
     options: &Options,
     arguments: &DoctorArguments,
-    lock: Option<DirectoryLock>,
+    lock: Result<Option<DirectoryLock>, LockError>,
 ) -> Result<CommandOutcome, Failure> {
     let config = match Config::load(options.config.as_deref(), &options.data) {
         Ok(config) => config,
@@ -74,6 +74,7 @@ pub(crate) fn alone(
     let environment = Environment::incomplete();
     environment.take(&config);
     let mut findings = Vec::new();
+    let lock = lock.map_err(|error| findings.push(files::refused(&error))).ok().flatten();
     let mut failed = |failure: Failure| findings.extend(configuration::refused(&failure));
     let runtime = runtime(&config, &options.data).map_err(&mut failed).ok();
     let services = runtime.as_ref().and_then(|runtime| {
@@ -81,12 +82,13 @@ pub(crate) fn alone(
         let built = wiring::catalog_services(&config, places, runtime, &environment, &Memory::default(), 0);
         built.map_err(|error| failed(error.into())).ok()
     });
-    let has_store = config.store.database.is_some() || Store::exists(&options.data).unwrap_or(true);
+    let mut has_store = config.store.database.is_some() || Store::exists(&options.data).unwrap_or(true);
     let opened = match (&config.store.database, lock) {
         (Some(database), _) => Some(connect(&config, database, StoreUse::Command)),
         (None, Some(lock)) if has_store => Some(open(&config, lock, None).map_err(Failure::from)),
         (None, _) => None,
     };
+    has_store &= !matches!(opened, Some(Err(Failure::Open(OpenError::NoStore))));
     let store = opened.and_then(|opened| opened.map_err(|error| findings.push(store::refused(&error))).ok());
     let installation = Installation {
         options,
@@ -159,7 +161,7 @@ async fn examine(
     warnings.retain(|finding| !is_refused || finding.remedy.is_some());
     findings.extend(warnings);
     findings.extend(files::check(installation));
-    if !installation.has_store {
+    if !installation.has_store && installation.config.store.database.is_none() {
         findings.push(CheckFinding::ok("store", "store", "there is none yet; `serve` makes it"));
     }
     if let Some(store) = installation.store {

@@ -65,12 +65,16 @@ pub(crate) fn examine(options: &Options, arguments: &DoctorArguments) -> Result<
     let arguments = &DoctorArguments { data_mode: doctor::mode(&options.data), ..arguments.clone() };
     // Without a lock file no host runs. Taking the lock would create the data directory.
     if !options.data.join("lock").exists() && matches!(Store::exists(&options.data), Ok(false)) {
-        return doctor::alone(options, arguments, None);
+        return doctor::alone(options, arguments, DirectoryLock::check_owner(&options.data).map(|()| None));
     }
     let command = Command::Doctor(arguments.clone());
-    match lock_or_send(options, &command, &mut teller(options))? {
-        LockOrSent::Locked(lock) => doctor::alone(options, arguments, Some(lock)),
-        LockOrSent::Sent(outcome) => Ok(outcome),
+    match lock_or_send(options, &command, &mut teller(options)) {
+        Ok(LockOrSent::Locked(lock)) => doctor::alone(options, arguments, Ok(Some(lock))),
+        Ok(LockOrSent::Sent(outcome)) => Ok(outcome),
+        Err(Failure::Lock(error @ LockError::WrongOwner { .. })) => {
+            doctor::alone(options, arguments, Err(error))
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -43,6 +43,9 @@ pub enum Failure {
     NoStore(std::path::PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The source that the configuration names gives no root key.
+    #[error("vault.root_key: {0}")]
+    RootKey(#[source] cofferdam_store::RootKeyError),
     /// The value of `--new` is not a source of a key.
     #[error("--new: {0}")]
     Source(#[source] cofferdam_store::SourceError),
@@ -109,7 +112,7 @@ impl Failure {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Wiring(_) => CONFIGURATION,
+            Self::Config(_) | Self::Wiring(_) | Self::RootKey(_) => CONFIGURATION,
             Self::Command(error) if error.is_configuration => CONFIGURATION,
             Self::Source(_) => USAGE,
             Self::Open(error) if error.is_configuration() => CONFIGURATION,

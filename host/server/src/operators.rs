@@ -85,6 +85,15 @@ pub(crate) struct Bearer {
     pub(crate) idle_s: u64,
 }
 
+/// Checks the token file of a data directory, if there is one.
+///
+/// # Errors
+///
+/// The file keeps a host from starting.
+pub(crate) fn check_token(data: &Path) -> Result<(), OperatorTokenError> {
+    token_file::read(data).map(drop)
+}
+
 impl Operators {
     /// Reads the operator token of a data directory, or makes one.
     ///

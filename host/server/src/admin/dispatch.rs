@@ -3,6 +3,7 @@
 use serde_json::json;
 use tokio::runtime::Handle;
 
+use super::fault::AdminFault;
 use crate::app::{Addresses, App};
 use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out, logged};
 use crate::doctor;
@@ -42,8 +43,11 @@ pub(super) fn dispatch(
 /// The address of the console with a login code. The code is in the fragment, which browsers send
 /// to no server.
 fn console_link(app: &App) -> Result<CommandOutcome, CommandError> {
-    let code = app.operators.login_code().map_err(|error| CommandError::new(error.to_string()))?;
     let at = app.addresses();
+    if !at.has_console() {
+        return Err(CommandError::new(AdminFault::NeedsTls.message()));
+    }
+    let code = app.operators.login_code().map_err(|error| CommandError::new(error.to_string()))?;
     let url = format!("{}://{}/#code={}", at.scheme(), Addresses::reachable(at.admin), code.as_str());
     let text =
         format!("{url}\n\nThe link works once, for {CODE_SECONDS} s. It opens the console of this host.\n");

@@ -62,7 +62,7 @@ impl AdminFault {
         }
     }
 
-    fn message(&self) -> Cow<'_, str> {
+    pub(super) fn message(&self) -> Cow<'_, str> {
         match self {
             Self::OtherHost => {
                 "this host does not know the name in `Host`: use its address, `localhost`, or add \

@@ -54,8 +54,11 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     rows.extend([
         ("root key", state.root_key_id.to_string()),
         ("recovery key", recovery(&state).to_owned()),
-        ("writable", yes_no(state.writable)),
+        ("writable", yes_no(state.writable && state.has_contact)),
     ]);
+    if !state.has_contact {
+        rows.push(("database", "no contact: changes and new requests are refused".to_owned()));
+    }
     if let Some(next) = state.next_root_key_id {
         rows.push(("rotation", format!("to root key {next} is not over: run `vault rotate-root` again")));
     }
@@ -84,7 +87,8 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         "opened_with_recovery_key": state.opened_with_recovery_key,
         "next_root_key_id": state.next_root_key_id.map(|id| id.to_string()),
         "key_rotation_unfinished": state.key_rotation_unfinished,
-        "writable": state.writable,
+        "writable": state.writable && state.has_contact,
+        "has_contact": state.has_contact,
         "journal_cut": state.journal_cut,
         "queued_mutations": state.queued_mutations,
         "queued_usage_rows": state.queued_usage_rows,

@@ -4,11 +4,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cofferdam_store::{LastBackup, RootKeySource};
+use cofferdam_store::{LastBackup, LockError, RootKeySource};
 use rustix::fs::statvfs;
 
 use super::{CheckFinding, Installation};
 use crate::config::Config;
+use crate::operators;
 use crate::timestamp::timestamp;
 
 /// A backup that is older is a warning.
@@ -18,9 +19,19 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub(super) fn check(installation: &Installation<'_>) -> Vec<CheckFinding> {
     let mut findings = vec![data_directory(installation), configuration_file(installation)];
     findings.extend(root_key(installation));
+    findings.extend(operator_token(installation));
     findings.extend(backup(installation));
     findings.push(disk_space(installation));
     findings
+}
+
+/// A data directory that this process cannot use.
+pub(super) fn refused(error: &LockError) -> CheckFinding {
+    let remedy = match error {
+        LockError::WrongOwner { .. } => "run the command as that user, or while the host runs",
+        _ => "see \"When something refuses to start\" in docs/operate.md",
+    };
+    CheckFinding::bad("data-directory", "data directory", error.to_string(), remedy)
 }
 
 /// The permissions of a file or directory; `None` if it does not exist or cannot be looked at.
@@ -86,7 +97,10 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
     const ID: &str = "root-key";
     let Some(path) = root_key_file(installation.config) else {
         let source = &installation.config.vault.root_key;
-        return vec![CheckFinding::ok(ID, "root key", format!("it comes from {source}"))];
+        return vec![match source.check() {
+            Ok(()) => CheckFinding::ok(ID, "root key", format!("it comes from {source}")),
+            Err(error) => CheckFinding::bad(ID, "root key", error.to_string(), "see docs/vault.md"),
+        }];
     };
     let shown = path.display();
     let mut findings = Vec::new();
@@ -122,6 +136,13 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
         ));
     }
     findings
+}
+
+/// A token file that keeps the host from starting. The host makes one that is missing.
+fn operator_token(installation: &Installation<'_>) -> Option<CheckFinding> {
+    let error = operators::check_token(&installation.options.data).err()?;
+    let remedy = "give it mode 0600 and the user of the host, or delete it: the next start makes a new one";
+    Some(CheckFinding::bad("operator-token", "operator token", error.to_string(), remedy))
 }
 
 fn is_within(path: &Path, directory: &Path) -> bool {

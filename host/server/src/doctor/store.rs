@@ -45,6 +45,14 @@ fn state(store: &Store) -> CheckFinding {
             "look at the log and the disk, then start the host again",
         );
     }
+    if !status.has_contact {
+        return CheckFinding::bad(
+            ID,
+            "store",
+            "it has no contact with its database, so it takes no changes",
+            "see \"What happens when the database is away\" in docs/several-hosts.md",
+        );
+    }
     if status.damaged_rows_met > 0 {
         let found = format!("{} damaged rows were read", status.damaged_rows_met);
         return CheckFinding::bad(ID, "store", found, "cofferdam vault verify; then restore a backup");

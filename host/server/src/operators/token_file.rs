@@ -42,24 +42,31 @@ pub enum OperatorTokenError {
 
 /// Reads the token, or makes one if there is no file.
 pub(super) fn read_or_make(data: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenError> {
+    if let Some(token) = read(data)? {
+        return Ok(token);
+    }
     let path = data.join(FILE_NAME);
+    let text = random_text()?;
+    let token = Zeroizing::new([PREFIX.as_bytes(), text.as_bytes()].concat());
+    let line = Zeroizing::new([&token[..], b"\n"].concat());
     let failed = |source| OperatorTokenError::File { path: path.clone(), source };
+    Draft::write(&path, &line, 0o600).and_then(Draft::replace).map_err(failed)?;
+    Ok(token)
+}
+
+/// Reads the token; `None` if there is no file.
+pub(super) fn read(data: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, OperatorTokenError> {
+    let path = data.join(FILE_NAME);
     // NONBLOCK: a FIFO at this path would block the start.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
-        Ok(file) => read(&file, &path),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let text = random_text()?;
-            let token = Zeroizing::new([PREFIX.as_bytes(), text.as_bytes()].concat());
-            let line = Zeroizing::new([&token[..], b"\n"].concat());
-            Draft::write(&path, &line, 0o600).and_then(Draft::replace).map_err(failed)?;
-            Ok(token)
-        }
-        Err(error) => Err(failed(error)),
+        Ok(file) => read_file(&file, &path).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(OperatorTokenError::File { path, source }),
     }
 }
 
-fn read(file: &File, path: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenError> {
+fn read_file(file: &File, path: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenError> {
     let failed = |source| OperatorTokenError::File { path: path.to_owned(), source };
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o7777;

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use cofferdam_engine::Memory;
-use cofferdam_store::{Clock, DirectoryLock, HostName, LockError, OpenError, SecretName};
+use cofferdam_store::{
+    Clock, DirectoryLock, HostName, LockError, OpenError, RootKeyError, SecretName, Store,
+};
 use serde_json::json;
 
 use super::renewal::unix_s;
@@ -36,6 +38,7 @@ pub(super) fn check(
     if let Some(files) = &config.server.tls {
         Tls::start(files, unix_s(&Clock::system()))?;
     }
+    check_store(options, config)?;
     advice::warn_of_origins(config);
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
     let secrets = check_secrets(options, config);
@@ -45,6 +48,22 @@ pub(super) fn check(
     }
     let secrets = secrets.map(|secrets| format!("The operator's secrets: {secrets}.\n")).unwrap_or_default();
     write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n{secrets}"))
+}
+
+/// What the configuration says about the store: the password of a database, and the root key. The first start
+/// makes a root key file that does not exist.
+///
+/// # Errors
+///
+/// A password, a file of certificates or a root key cannot be read.
+fn check_store(options: &Options, config: &Config) -> Result<(), Failure> {
+    if let Some(database) = &config.store.database {
+        database.prepare()?;
+    }
+    match config.vault.root_key.check() {
+        Err(RootKeyError::Missing(_)) if !Store::exists(&options.data)? => Ok(()),
+        checked => checked.map_err(Failure::RootKey),
+    }
 }
 
 /// For `--check`: which of the operator's secrets named by the configuration are stored. `None` if

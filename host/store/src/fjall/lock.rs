@@ -1,6 +1,6 @@
 //! The data directory and its lock: one process at a time, and no access for other users.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum LockError {
         pid: Option<u32>,
     },
     /// The directory is owned by another user.
-    #[error("{} belongs to user {owner}", path.display())]
+    #[error("{} belongs to user {owner}: run the command as that user, or while the host runs", path.display())]
     WrongOwner {
         /// Path of the directory.
         path: PathBuf,
@@ -66,16 +66,22 @@ impl DirectoryLock {
         if !metadata.is_dir() {
             return Err(LockError::NotADirectory(dir.to_owned()));
         }
-        let owner = metadata.uid();
-        if owner != rustix::process::geteuid().as_raw() {
-            return Err(LockError::WrongOwner { path: dir.to_owned(), owner });
-        }
+        is_own(dir, &metadata)?;
         if metadata.permissions().mode() & 0o077 != 0 {
             tracing::info!(data = %dir.display(), "closing the data directory to other users");
             std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed)?;
         }
         let file = lock(&dir.join("lock"))?;
         Ok(DirectoryLock { dir: dir.to_owned(), file })
+    }
+
+    /// Checks that the directory belongs to the user of this process, if it exists. Changes nothing.
+    ///
+    /// # Errors
+    /// [`LockError::WrongOwner`].
+    pub fn check_owner(dir: &Path) -> Result<(), LockError> {
+        // One that cannot be looked at is found when it is used.
+        std::fs::metadata(dir).map_or(Ok(()), |metadata| is_own(dir, &metadata))
     }
 
     /// The locked directory.
@@ -95,6 +101,14 @@ impl Drop for DirectoryLock {
         if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "the data directory stays locked until this process has ended");
         }
+    }
+}
+
+/// Whether a directory belongs to the user of this process.
+fn is_own(dir: &Path, metadata: &Metadata) -> Result<(), LockError> {
+    match metadata.uid() {
+        owner if owner == rustix::process::geteuid().as_raw() => Ok(()),
+        owner => Err(LockError::WrongOwner { path: dir.to_owned(), owner }),
     }
 }
 

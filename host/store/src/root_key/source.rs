@@ -286,6 +286,18 @@ impl RootKeySource {
         }
     }
 
+    /// Checks that a file or variable can be read and has a key. A descriptor is not read: it may be a pipe,
+    /// which can be read once only, and it belongs to the process that serves.
+    ///
+    /// # Errors
+    /// See [`RootKeyError`].
+    pub fn check(&self) -> Result<(), RootKeyError> {
+        match self {
+            RootKeySource::Fd(_) | RootKeySource::Passphrase { from: PassphraseSource::Fd(_) } => Ok(()),
+            _ => self.read().map(drop),
+        }
+    }
+
     /// Removes the environment variable that this source names, if any, with `take`, which reads
     /// and removes it. The value is then held here and is wiped when the last clone is dropped.
     pub fn take_variable(&mut self, take: impl FnOnce(&str) -> Option<String>) {
