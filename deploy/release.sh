@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs a built program for others: release.sh [PROGRAM] [DIRECTORY]. PROGRAM is target/dist/cofferdam, which
 # `just dist` builds; DIRECTORY is target/release-files. The directory gets the archive with the program, its licences,
-# the unit, the manifests, completions and manual pages, beside it the bill of materials, and SHA256SUMS of both.
+# the documents, the unit, the manifests, the alerts, completions and manual pages, beside it the bill of materials, and SHA256SUMS of both.
 #
 # The same program and the same commit make the same bytes: names are sorted, and all files have the time of the commit.
 set -euo pipefail
@@ -31,7 +31,7 @@ mkdir -p "$files/completions" "$files/man"
 
 install -m 0755 "$program" "$files/cofferdam"
 cp LICENSE README.md CHANGELOG.md "$files/"
-cp -r deploy/cofferdam.service deploy/cofferdam.toml deploy/kubernetes "$files/"
+cp -r docs deploy/cofferdam.service deploy/cofferdam.toml deploy/kubernetes deploy/prometheus deploy/grafana "$files/"
 for shell in bash zsh fish elvish powershell; do
   "$program" completions "$shell" > "$files/completions/cofferdam.$shell"
 done

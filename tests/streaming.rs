@@ -16,6 +16,18 @@ fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
 
+/// Polls a request until the provider has received it, then leaves.
+async fn leave_once_asked<T>(asking: impl Future<Output = T>, upstream: &Upstream) {
+    let mut asking = std::pin::pin!(asking);
+    while upstream.asked().is_empty() {
+        tokio::select! {
+            biased;
+            _ = &mut asking => panic!("an answer without a word"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
 /// Two chat providers, tried in this order.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
@@ -168,17 +180,8 @@ async fn a_client_that_leaves_before_the_first_word_cancels_its_upstream_request
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
     let request = request();
-    let mut asking = Box::pin(client.open(&request));
-    // The response head is sent with the first word. The request is polled until the provider has
-    // received it.
-    while upstream.asked().is_empty() {
-        tokio::select! {
-            biased;
-            _ = &mut asking => panic!("an answer without a word"),
-            () = tokio::task::yield_now() => {}
-        }
-    }
-    drop(asking);
+    // The response head is sent with the first word.
+    leave_once_asked(client.open(&request), &upstream).await;
     drop(client);
     let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
     gone.expect("the upstream connection stays open").unwrap();
@@ -374,15 +377,7 @@ async fn a_client_that_leaves_a_whole_response_cancels_its_upstream_request() {
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
     let request = request();
-    let mut asking = Box::pin(client.post("/responses", &request));
-    while upstream.asked().is_empty() {
-        tokio::select! {
-            biased;
-            _ = &mut asking => panic!("an answer without a word"),
-            () = tokio::task::yield_now() => {}
-        }
-    }
-    drop(asking);
+    leave_once_asked(client.post("/responses", &request), &upstream).await;
     drop(client);
     let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
     gone.expect("the upstream connection stays open").unwrap();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_quotes_do_no_harm() {
+    fn unbalanced_quotes_do_not_panic() {
         for text in ["\"", "'a", "“x", "a\"b\"", "``", "«»"] {
             Hints::of(text);
         }

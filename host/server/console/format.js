@@ -49,6 +49,13 @@ export function time(text) {
   return `${day(text)} ${clock.slice(0, 5)}`;
 }
 
+// A time as documents and commands have it, for records that are found by their day of UTC.
+export function utc(text) {
+  const at = new Date(text);
+  if (!text || Number.isNaN(at.getTime())) return NONE;
+  return at.toISOString().slice(0, 19).replace("T", " ");
+}
+
 export function day(text) {
   const at = new Date(text);
   if (!text || Number.isNaN(at.getTime())) return NONE;

@@ -16,6 +16,7 @@ use crate::audit::AuditEntry;
 use crate::changes::{AnswerAfter, Change, SettledUsage, WriteBatch};
 use crate::error::{Error, QueueFull};
 use crate::pending::{PendingSender, QueuePermit};
+use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::state::{Gap, Guard, Need};
 
 /// Largest number of waiting mutations. Further callers wait for a permit. Each mutation may hold a
@@ -391,6 +392,38 @@ impl WriteQueue {
     fn lock(&self) -> MutexGuard<'_, WaitingWrites> {
         // A panic in another thread cannot leave the queue half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by the thread that writes. If the thread ends in another way than by closing the store, the store has
+/// failed and takes nothing more.
+pub(crate) struct WriterGuard {
+    queue: Arc<WriteQueue>,
+    shared: Arc<PublishedState>,
+}
+
+impl WriterGuard {
+    pub(crate) fn new(queue: &Arc<WriteQueue>, shared: &Arc<PublishedState>) -> Self {
+        Self { queue: Arc::clone(queue), shared: Arc::clone(shared) }
+    }
+
+    /// Ends the writer because the store is closed. Another writer of the store may have failed, or have ended
+    /// before; the state stays then.
+    pub(crate) fn close(self) {
+        let state = &self.shared.state;
+        let (Ok(_) | Err(_)) = state.compare_exchange(RUNNING, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+impl Drop for WriterGuard {
+    fn drop(&mut self) {
+        // Only a regular end has changed the state before.
+        let running =
+            self.shared.state.compare_exchange(RUNNING, FAILED, Ordering::AcqRel, Ordering::Acquire);
+        if running.is_ok() {
+            tracing::error!("a writer of the store ended unexpectedly; the store takes no more writes");
+        }
+        self.queue.abandon();
     }
 }
 

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_learns_whether_the_database_was_asked() {
+    async fn ask_tells_a_sent_question_from_one_that_was_not_sent() {
         let (limits, queue) = SharedLimits::new(Handle::current());
         let asked = queue.push(used("asked")).unwrap();
         // Taken for a question that the database does not answer.

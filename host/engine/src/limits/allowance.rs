@@ -282,7 +282,7 @@ mod tests {
         drop(second);
         assert!(enter(&running, 1, 1).is_some());
         let counts = lock(&running.counts);
-        assert!(counts.each.is_empty() && counts.all == 0, "who runs nothing is not remembered");
+        assert!(counts.each.is_empty() && counts.all == 0, "owners without requests have no entry");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 // no field for one: values are stored by the command line or by clients.
 
 import { query, records } from "../api.js";
-import { count, day, dollars, NONE, time, words } from "../format.js";
+import { count, day, dollars, NONE, time, utc, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, button, code, dialog, empty, field, name, notice, onlyNewest, section, table } from "../parts.js";
 
@@ -88,7 +88,7 @@ function auditTable(data) {
   const shown = rows(data.records);
   return table("Entries of the audit log, newest first", [
     { title: "No.", kind: "number", cell: (it) => String(it.number) },
-    { title: "Time", kind: "plain", cell: (it) => time(it.at) },
+    { title: "Time, UTC", kind: "plain", cell: (it) => utc(it.at) },
     { title: "What", kind: "plain", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
     { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
     { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },

@@ -40,9 +40,9 @@ pub enum SecretCommand {
         value: Option<Sensitive>,
     },
     /// List secrets, never their values
-    #[command(add = Remote::Reads)]
+    #[command(add = Remote::Reads, mut_arg("workspace", |arg| arg.help("A workspace's, by name or id [default: all of this host]")))]
     List {
-        /// The owner [default: all]
+        /// Whose they are
         #[command(flatten)]
         scope: SecretScope,
         #[command(flatten)]

@@ -16,8 +16,8 @@ use crate::changes::{Effects, WriteBatch};
 use crate::clock::Clock;
 use crate::commit::{Commit, CommitHead};
 use crate::error::Error;
-use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
-use crate::queue::{Ended, Job, Rows, WriteQueue};
+use crate::published::{FAILED, PublishedState};
+use crate::queue::{Ended, Job, Rows, WriteQueue, WriterGuard};
 use crate::space::DiskSpace;
 use crate::vault::VaultReader;
 
@@ -48,7 +48,7 @@ impl CommitWriter {
     /// Runs until the queue is closed and empty, or until the first failure.
     pub(crate) fn run(mut self) {
         // If the thread panics, the store must still be marked as failed.
-        let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
+        let guard = WriterGuard::new(&self.queue, &self.shared);
         self.measure_disk();
         let mut wanted = 1;
         while self.queue.wait(wanted) {
@@ -60,7 +60,7 @@ impl CommitWriter {
                 Err(CommitFailed) => return,
             }
         }
-        guard.shared.state.store(CLOSED, Ordering::Release);
+        guard.close();
     }
 
     /// Commits the waiting mutations, and those that arrive while the group is applied. Returns the
@@ -149,22 +149,5 @@ impl CommitWriter {
     /// Called before any answer is sent: a caller that gets "failed" must find the store failed.
     fn fail(&self) {
         self.shared.state.store(FAILED, Ordering::Release);
-    }
-}
-
-struct FailOnDrop {
-    queue: Arc<WriteQueue>,
-    shared: Arc<PublishedState>,
-}
-
-impl Drop for FailOnDrop {
-    fn drop(&mut self) {
-        // Only a regular end has changed the state before.
-        let running =
-            self.shared.state.compare_exchange(RUNNING, FAILED, Ordering::AcqRel, Ordering::Acquire);
-        if running.is_ok() {
-            tracing::error!("the writer ended unexpectedly; the store takes no more writes");
-        }
-        self.queue.abandon();
     }
 }

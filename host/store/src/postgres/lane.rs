@@ -31,8 +31,8 @@ use super::write::number;
 use crate::audit::AuditEntry;
 use crate::changes::{AnswerAfter, SettledUsage, Slices};
 use crate::clock::Clock;
-use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
-use crate::queue::{Ended, Job, Rows, WriteQueue};
+use crate::published::{FAILED, PublishedState};
+use crate::queue::{Ended, Job, Rows, WriteQueue, WriterGuard};
 use crate::state::{Guard, Need};
 use crate::vault::VaultReader;
 
@@ -144,7 +144,7 @@ impl Lane {
 
     /// Runs until the queue is closed and everything in it has an answer.
     pub(super) fn run(mut self, runtime: &Runtime) {
-        let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
+        let guard = WriterGuard::new(&self.queue, &self.shared);
         let mut wanted = 1;
         loop {
             let is_idle = self.left_out.is_empty() && self.rows.is_empty();
@@ -167,9 +167,7 @@ impl Lane {
         }
         // The connection ends on the runtime that it began on.
         runtime.block_on(async { self.session = None });
-        // Another lane may have failed, or have ended before.
-        let state = &guard.shared.state;
-        let (Ok(_) | Err(_)) = state.compare_exchange(RUNNING, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        guard.close();
     }
 
     /// Takes no more changes, because another lane failed: a host that has lost one of its chains cannot
@@ -462,21 +460,4 @@ fn jittered(pause_ms: u64) -> Duration {
     // Without random numbers, the whole time is as good.
     let part = getrandom::fill(&mut random).map_or(255, |()| u64::from(random[0]));
     Duration::from_micros(pause_ms * 500 + pause_ms * 500 * part / 255)
-}
-
-struct FailOnDrop {
-    queue: Arc<WriteQueue>,
-    shared: Arc<PublishedState>,
-}
-
-impl Drop for FailOnDrop {
-    fn drop(&mut self) {
-        // Only a regular end has changed the state before.
-        let running =
-            self.shared.state.compare_exchange(RUNNING, FAILED, Ordering::AcqRel, Ordering::Acquire);
-        if running.is_ok() {
-            tracing::error!("a lane of the store ended unexpectedly; the store takes no more writes");
-        }
-        self.queue.abandon();
-    }
 }
