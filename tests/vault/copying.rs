@@ -1,7 +1,9 @@
 //! Copying secrets of the workspace to an intern.
 
-use super::{INVALID, NOT_FOUND, Vault, assert_refused, text, with_intern};
+use super::{INVALID, NOT_FOUND, Vault, assert_refused, command, text, with_intern};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::task::JoinSet;
 
 #[tokio::test]
 async fn copies_come_back_in_the_order_asked_with_hosts_kept_and_other_fingerprints() {
@@ -31,6 +33,31 @@ async fn copies_come_back_in_the_order_asked_with_hosts_kept_and_other_fingerpri
     sorted.sort_by_key(|copy| std::cmp::Reverse(text(copy, "name")));
     assert_eq!(listed, sorted);
     assert_eq!(own.copy(&["n7"]).await.body["data"], json!([copies[92]]));
+}
+
+#[tokio::test]
+async fn many_copies_of_one_workspace_do_not_block_the_writes_of_another() {
+    let (host, intern) = with_intern();
+    command(&host, "workspace create second");
+    let other = text(&command(&host, "key create --workspace second"), "key");
+    let (vault, other) = (Vault::of(&host), Vault::with_key(&host, &other));
+    let own = Arc::new(Vault::of_intern(&host, &host.key, &intern));
+    let value = "x".repeat(4096);
+    let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        vault.stored(name, &["a.com"], &value).await;
+    }
+    let mut copies = JoinSet::new();
+    for _ in 0..100 {
+        let (own, names) = (Arc::clone(&own), names.clone());
+        copies.spawn(async move { own.copy(&names.iter().map(String::as_str).collect::<Vec<_>>()).await });
+    }
+    let first = copies.join_next().await.unwrap().unwrap();
+    assert_eq!(first.status, 200, "{}", first.text);
+    for number in 0..5 {
+        other.stored(&format!("n{number}"), &["a.com"], "x").await;
+    }
+    command(&host, "workspace create third");
 }
 
 #[tokio::test]

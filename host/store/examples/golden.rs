@@ -52,8 +52,8 @@ async fn fill(store: &Store) -> Outcome<()> {
         let new = NewSecret { vault, name: name.parse()?, hosts, value };
         store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
     }
-    let place = store.place_within(PATIENCE)?;
-    store.copy_secrets(place, Actor::Operator, workspace, intern, vec!["golden".parse()?]).wait(PATIENCE)?;
+    let permit = store.copy_place(workspace).await?;
+    store.copy_secrets(permit, Actor::Operator, intern, vec!["golden".parse()?]).wait(PATIENCE)?;
     let (place, deleted) = (store.place_within(PATIENCE)?, "deleted".parse()?);
     store.delete_secret(place, Actor::Operator, VaultId::Workspace(workspace), deleted).wait(PATIENCE)?;
     let value = SecretValue::new("a value of old".to_owned().into())?;

@@ -145,7 +145,7 @@ pub use secret::{
 pub use shared_limits::{BucketAnswer, BucketAsk, BucketRate, LimitsAway, SeatAsk, SharedLimits};
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,
+    APPROVAL_PROOF_DIGITS, CopyPermit, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,
     RecoveryKey, RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};

@@ -2,15 +2,18 @@
 //! comes with the commit.
 //!
 //! Both can be awaited on any runtime, or waited for on a plain thread. Giving up the wait for a
-//! permit has no effect. Giving up the wait for an answer does not cancel the change.
+//! permit has no effect. A wait for an answer that ends after its time withdraws the change, unless
+//! the writer has taken it. Dropping a [`Pending`] does not withdraw the change.
 
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::unconstrained;
+use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::published::PublishedState;
@@ -32,24 +35,45 @@ impl QueuePermit {
 /// The answer to a change that was handed to the writer. It comes once the change is durable or
 /// refused.
 ///
-/// Dropping it does not cancel the change.
+/// Dropping it does not withdraw the change.
 #[must_use = "the change is made either way; only the answer tells whether it is durable"]
 #[derive(Debug)]
-pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
+pub struct Pending<T> {
+    receiver: oneshot::Receiver<Result<T, Error>>,
+    /// Set once, by the writer that takes the change or by the caller that withdraws it.
+    decided: Arc<AtomicBool>,
+}
 
 impl<T> Pending<T> {
     pub(crate) fn new(shared: Arc<PublishedState>) -> (PendingSender<T>, Pending<T>) {
         let (sender, receiver) = oneshot::channel();
-        (PendingSender { sender: Some(sender), begun: false, shared }, Pending(receiver))
+        let decided = Arc::new(AtomicBool::new(false));
+        let sender = PendingSender { sender: Some(sender), decided: Arc::clone(&decided), begun: false, shared };
+        (sender, Pending { receiver, decided })
     }
 
-    /// Blocks this thread until the answer comes.
+    /// Waits until the answer comes, at most for the given time.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when no answer came in the given time (the change may still be made), or
-    /// the error of the answer.
-    pub fn wait(self, patience: Duration) -> Result<T, Error> {
-        wait(self, patience).unwrap_or(Err(Error::TimedOut))
+    /// Without an answer in time, [`Error::Busy`] if the writer had not taken the change: it is
+    /// withdrawn, and nothing is changed. Otherwise [`Error::TimedOut`]: the change may still be
+    /// made. Or the error of the answer.
+    pub async fn within(mut self, patience: Duration) -> Result<T, Error> {
+        let answer = timeout(patience, &mut self).await;
+        answer.unwrap_or_else(|_elapsed| Err(self.withdraw()))
+    }
+
+    /// Like [`Pending::within`], but blocks this thread.
+    ///
+    /// # Errors
+    /// Those of [`Pending::within`].
+    pub fn wait(mut self, patience: Duration) -> Result<T, Error> {
+        wait(&mut self, patience).unwrap_or_else(|| Err(self.withdraw()))
+    }
+
+    /// Withdraws the change, unless the writer has taken it. Returns the error for the caller.
+    fn withdraw(self) -> Error {
+        if self.decided.swap(true, Ordering::AcqRel) { Error::TimedOut } else { Error::Busy }
     }
 }
 
@@ -57,7 +81,7 @@ impl<T> Future for Pending<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        let answer = Pin::new(&mut self.0).poll(context);
+        let answer = Pin::new(&mut self.receiver).poll(context);
         // The sender always answers: its `drop` sends an error.
         answer.map(|answer| answer.unwrap_or(Err(Error::WriteFailed)))
     }
@@ -66,11 +90,17 @@ impl<T> Future for Pending<T> {
 /// The sending side of a [`Pending`], owned by the writer's job.
 pub(crate) struct PendingSender<T> {
     sender: Option<oneshot::Sender<Result<T, Error>>>,
+    decided: Arc<AtomicBool>,
     begun: bool,
     shared: Arc<PublishedState>,
 }
 
 impl<T> PendingSender<T> {
+    /// Takes the change. `false` if its caller has withdrawn it. Must be called once.
+    pub(crate) fn take(&self) -> bool {
+        !self.decided.swap(true, Ordering::AcqRel)
+    }
+
     /// Marks that the change may be part of a commit from now on.
     pub(crate) fn begin(&mut self) {
         self.begun = true;

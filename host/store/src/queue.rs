@@ -63,6 +63,10 @@ pub(crate) trait Job: Send {
     )]
     fn answer_after(&self) -> AnswerAfter;
 
+    /// Whether the change is to be made. `false` if its caller has withdrawn it. Must be called once,
+    /// by the queue; afterwards it cannot be withdrawn.
+    fn take(&self) -> bool;
+
     /// Applies the change to the write batch of its group. Its result replaces that of an earlier
     /// batch.
     ///
@@ -112,6 +116,10 @@ impl<C: Change> Job for Submission<C> {
 
     fn answer_after(&self) -> AnswerAfter {
         self.change.answer_after()
+    }
+
+    fn take(&self) -> bool {
+        self.answer.take()
     }
 
     fn apply(&mut self, batch: &mut WriteBatch) -> Result<(), Gap> {
@@ -309,9 +317,14 @@ impl WriteQueue {
         !(waiting.jobs.is_empty() && waiting.rows() == 0)
     }
 
-    /// The oldest waiting mutation. Its permit is released.
+    /// The oldest waiting mutation that was not withdrawn. Its permit is released.
     pub(crate) fn take_job(&self) -> Option<Box<dyn Job>> {
-        self.lock().jobs.pop_front().map(|(_, job)| job)
+        loop {
+            let (_, job) = self.lock().jobs.pop_front()?;
+            if job.take() {
+                return Some(job);
+            }
+        }
     }
 
     /// All waiting rows. Must be taken after the mutations of a group, so that a row handed over

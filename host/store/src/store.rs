@@ -3,6 +3,7 @@
 mod approvals;
 mod backup;
 mod conversations;
+mod copies;
 #[cfg(feature = "postgres")]
 mod database;
 mod engine;
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use copies::CopyTurns;
 use engine::Engine;
 use tokio::sync::Semaphore;
 
@@ -60,6 +62,7 @@ use crate::state::Guard;
 use crate::vault::{VaultReader, VaultSnapshot};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
+pub use copies::CopyPermit;
 pub use key_records::{RecoveryKey, RootRotation};
 pub use keys::IssuedKey;
 pub use log::RefusedTokens;
@@ -129,6 +132,7 @@ struct Inner {
     access: VaultReader,
     /// Permits for reading pages of secrets.
     page_reads: Arc<Semaphore>,
+    copies: CopyTurns,
     /// Commits that readers wait for.
     #[cfg(feature = "postgres")]
     flushes: SharedFlush,
@@ -194,6 +198,7 @@ impl Store {
             notes: OnceLock::new(),
             access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
+            copies: CopyTurns::default(),
             #[cfg(feature = "postgres")]
             flushes: SharedFlush::default(),
         }));

@@ -145,7 +145,7 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         let limits = limits_change(store, id, &wanted).await?;
         let Patch { name, disabled, .. } = &wanted;
         let change = KeyChange { name: name.clone().map(Some), disabled: *disabled, limits };
-        match store_wait::commit(store, |place| store.set_key_at(place, actor(call), id, change)).await {
+        match store_wait::commit(store.place(), |place| store.set_key_at(place, actor(call), id, change)).await {
             // With a database, this host learns of a change by another one a moment later.
             Err(Error::LimitsChanged) if tries.next().is_some() => sleep(CHANGE_PAUSE).await,
             changed => break changed.map_err(failed)?,
@@ -173,7 +173,7 @@ async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>,
 
 /// Makes a change and waits until it is durable.
 async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
-    store_wait::commit(store, change).await.map_err(failed)
+    store_wait::commit(store.place(), change).await.map_err(failed)
 }
 
 /// The fault for a change that was not made, or may not have been made.

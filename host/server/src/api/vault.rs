@@ -8,7 +8,7 @@ pub(crate) mod fuzzing;
 mod gate;
 mod input;
 
-use cofferdam_store::{Actor, Error, NewSecret, Pending, QueuePermit, SecretName, VaultId};
+use cofferdam_store::{Actor, Error, NewSecret, Pending, SecretName, VaultId};
 use document::{SecretDocument, listing};
 use gate::{VaultOperation, VaultPermit};
 use http::{Response, StatusCode};
@@ -76,7 +76,8 @@ async fn put(
     drop(whole);
     drop(share);
     let new = NewSecret { vault, name, hosts, value };
-    let stored = commit(call, |place| call.app.store.put_secret(place, actor(call), new)).await?;
+    let store = &call.app.store;
+    let stored = commit(call, store.place(), |place| store.put_secret(place, actor(call), new)).await?;
     Ok(document(&DataDocument { data: SecretDocument::from(&stored) }))
 }
 
@@ -89,7 +90,8 @@ async fn delete(
     if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await).await? {
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
-    commit(call, |place| call.app.store.delete_secret(place, actor(call), vault, name)).await?;
+    let store = &call.app.store;
+    commit(call, store.place(), |place| store.delete_secret(place, actor(call), vault, name)).await?;
     let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -105,20 +107,24 @@ async fn copy(
     let mut share = call.app.bodies.share(call.principal.key().id);
     let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await).await?;
     let names = input::names(&whole)?;
-    let (store, workspace) = (&call.app.store, permit.workspace);
-    let copies =
-        commit(call, |place| store.copy_secrets(place, actor(call), workspace, intern, names)).await?;
+    let store = &call.app.store;
+    let place = store.copy_place(permit.workspace);
+    let copies = commit(call, place, |place| store.copy_secrets(place, actor(call), intern, names)).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
     Ok(document(&DataDocument { data }))
 }
 
 /// Makes a change and waits until it is durable.
-async fn commit<T>(call: &Call<'_>, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
+async fn commit<P, T>(
+    call: &Call<'_>,
+    place: impl Future<Output = Result<P, Error>>,
+    change: impl FnOnce(P) -> Pending<T>,
+) -> Result<T, Fault> {
     if call.app.store.is_stalled() {
         // The commit that is being written may never end.
         return Err(Fault::VaultTimedOut);
     }
-    store_wait::commit(&call.app.store, change).await.map_err(failed)
+    store_wait::commit(place, change).await.map_err(failed)
 }
 
 /// The fault for an error of the store. The error itself is logged unless the request or a time

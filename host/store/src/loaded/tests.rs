@@ -99,7 +99,8 @@ fn changes_declare_the_guards_of_what_they_name() {
     let patience = std::time::Duration::from_secs(60);
     let place = || store.place_within(patience).unwrap();
     let names = vec!["a".parse().unwrap()];
-    store.copy_secrets(place(), OPERATOR, workspace, intern, names).wait(patience).unwrap();
+    let permit = crate::pending::wait(store.copy_place(workspace), patience).unwrap().unwrap();
+    store.copy_secrets(permit, OPERATOR, intern, names).wait(patience).unwrap();
     store.delete_secret(place(), OPERATOR, VaultId::Operator, "a".parse().unwrap()).wait(patience).unwrap();
     store.rotate_vault_keys(&mut go_on).unwrap();
     store.new_recovery_key(&mut go_on).unwrap();

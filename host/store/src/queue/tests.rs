@@ -1,7 +1,11 @@
 use super::*;
-use crate::changes::RowIntent;
+use crate::changes::{RowIntent, guarded};
+use crate::clock::Clock;
+use crate::commit::CommitHead;
 use crate::ids::WorkspaceId;
-use crate::pending;
+use crate::pending::{self, Pending};
+use crate::published::PublishedState;
+use crate::rows::SetHash;
 use crate::usage::{UsageKind, UsageRow};
 
 const SOON: Duration = Duration::from_millis(1);
@@ -19,6 +23,10 @@ impl Job for Nothing {
 
     fn answer_after(&self) -> AnswerAfter {
         AnswerAfter::AllHosts
+    }
+
+    fn take(&self) -> bool {
+        true
     }
 
     fn apply(&mut self, _: &mut WriteBatch) -> Result<(), Gap> {
@@ -56,6 +64,28 @@ fn mutations_and_rows_are_taken_in_order() {
     assert!(queue.wait(1));
     assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (3, 1));
     assert_eq!(queue.lengths(), (0, 0));
+}
+
+#[test]
+fn a_mutation_whose_caller_has_given_up_is_not_taken() {
+    let queue = WriteQueue::default();
+    let nothing = CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+    let shared = Arc::new(PublishedState::new(Arc::default(), nothing, Clock::manual()));
+    let mut callers: Vec<Pending<()>> = (0..3)
+        .map(|_| {
+            let (answer, caller) = Pending::new(Arc::clone(&shared));
+            queue.push(place(&queue), crate::queue::job(guarded([], |_| Ok(())), answer));
+            caller
+        })
+        .collect();
+    let last = callers.pop().unwrap();
+    // A caller that leaves without a word has not withdrawn its mutation.
+    drop(callers.pop());
+    assert!(matches!(callers.pop().unwrap().wait(SOON), Err(Error::Busy)));
+    let taken: Vec<_> = std::iter::from_fn(|| queue.take_job()).collect();
+    assert_eq!(taken.len(), 2);
+    assert!(matches!(last.wait(SOON), Err(Error::TimedOut)), "the writer has it");
+    assert_eq!(queue.places.available_permits(), JOBS_MAX);
 }
 
 #[test]

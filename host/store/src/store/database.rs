@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::copies::CopyTurns;
 use super::engine::Engine;
 use super::{COMMIT_PATIENCE, Inner, OpenOptions, QUEUE_PATIENCE, Store, secrets};
 use crate::audit::AuditAction;
@@ -207,6 +208,7 @@ fn connect(
         notes: OnceLock::new(),
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
+        copies: CopyTurns::default(),
         flushes: SharedFlush::default(),
     }));
     Ok((store, loss))

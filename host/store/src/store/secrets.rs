@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Store;
+use super::copies::CopyPermit;
 use super::engine::Engine;
 use crate::audit::{Actor, AuditEntry};
-use crate::changes::guarded;
+use crate::changes::{WriteBatch, guarded};
 use crate::error::{Error, QueueFull};
-use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::ids::{InternId, VaultId};
 #[cfg(feature = "postgres")]
 use crate::knowledge::Knowledge;
 use crate::page::Page;
@@ -74,18 +75,20 @@ impl Store {
     /// [`Store::put_secret`].
     pub fn copy_secrets(
         &self,
-        place: QueuePermit,
+        permit: CopyPermit,
         actor: Actor,
-        workspace: WorkspaceId,
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Pending<Vec<SecretMetadata>> {
+        let CopyPermit { workspace, place, turn } = permit;
         let [from, to] = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
         let guards = [from, to, Guard::Quota(workspace)];
-        self.enqueue(
-            place,
-            guarded(guards, move |batch| batch.copy_secrets(actor, workspace, intern, &names)),
-        )
+        let copy = move |batch: &mut WriteBatch| {
+            // The turn is part of the change, so it ends with it.
+            let _held = &turn;
+            batch.copy_secrets(actor, workspace, intern, &names)
+        };
+        self.enqueue(place, guarded(guards, copy))
     }
 
     /// The vaults that have or had secrets: that of the operator, then those of workspaces and those of interns,

@@ -10,7 +10,8 @@ use zeroize::Zeroizing;
 
 use super::*;
 use crate::audit::{AuditAction, Purpose};
-use crate::changes::{NewIntern, WriteBatch};
+use crate::changes::NewIntern;
+use crate::ids::WorkspaceId;
 use crate::scratch::{
     Now, ScratchDirectory, broken_audit, create_workspace, go_on, name, new_secret as new, put,
 };
@@ -37,6 +38,10 @@ fn request(scope: ReleaseScope, name: &str, to: &str) -> ReleaseRequest {
 
 fn place(store: &Store) -> QueuePermit {
     store.place_within(PATIENCE).unwrap()
+}
+
+fn copy_place(store: &Store, workspace: WorkspaceId) -> CopyPermit {
+    crate::pending::wait(store.copy_place(workspace), PATIENCE).unwrap().unwrap()
 }
 
 fn delete(store: &Store, vault: VaultId, name: &str) -> Result<(), Error> {
@@ -69,7 +74,36 @@ fn copy(
     names: &[&str],
 ) -> Result<Vec<SecretMetadata>, Error> {
     let names = names.iter().map(|name| secret(name)).collect();
-    store.copy_secrets(place(store), OPERATOR, workspace, intern, names).wait(PATIENCE)
+    store.copy_secrets(copy_place(store, workspace), OPERATOR, intern, names).wait(PATIENCE)
+}
+
+#[test]
+fn a_workspace_has_one_copy_at_a_time() {
+    let scratch = ScratchDirectory::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
+    put(&store, vault, "a", "one");
+    let has_turn = |workspace| {
+        let mut turn = std::pin::pin!(store.copy_place(workspace));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        turn.as_mut().poll(&mut context).is_ready()
+    };
+    let (release, hold) = std::sync::mpsc::sync_channel::<()>(1);
+    let wait = move |_: &mut WriteBatch| {
+        hold.recv().unwrap_or_default();
+        Ok(())
+    };
+    let permit = copy_place(&store, workspace);
+    assert!(!has_turn(workspace));
+    assert!(has_turn(create_workspace(&store, "second").id));
+    let first = store.enqueue(place(&store), guarded([], wait));
+    // A caller that leaves does not end the turn of its copy.
+    drop(store.copy_secrets(permit, OPERATOR, intern, vec![secret("a")]));
+    assert!(!has_turn(workspace));
+    drop(release);
+    first.wait(PATIENCE).unwrap();
+    drop(copy_place(&store, workspace));
 }
 
 /// Imports a legacy secret, which was made one day ago.
@@ -188,7 +222,7 @@ fn changes_of_one_group_see_each_other() {
     };
     let first = store.enqueue(place(&store), guarded([], wait));
     let stored = store.put_secret(place(&store), OPERATOR, new(vault, "a", "one"));
-    let copied = store.copy_secrets(place(&store), OPERATOR, workspace, intern, vec![secret("a")]);
+    let copied = store.copy_secrets(copy_place(&store, workspace), OPERATOR, intern, vec![secret("a")]);
     let replaced = store.put_secret(place(&store), OPERATOR, new(vault, "a", "two"));
     let deleted = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
     let missing = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
