@@ -107,3 +107,38 @@ async fn deleting_the_workspace_before_the_body_arrives_refuses_the_request() {
         assert_eq!(status, 401, "{line}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn a_restriction_before_the_body_arrives_refuses_the_write() {
+    let host = Setup::new().start();
+    key(&host, "workspace create acme");
+    key(&host, "member create boss --workspace acme --role admin");
+    key(&host, "member create other --workspace acme");
+    let intern = text(&key(&host, "intern create scout --workspace acme --member other"), "id");
+    let token = text(&key(&host, "key create --workspace acme --member boss"), "key");
+    let body = json!({"value": "x", "hosts": ["a.com"]}).to_string();
+    let (own, others) = ("/v1/vault/secrets/a".to_owned(), format!("/v1/vault/interns/{intern}/secrets/a"));
+    for (path, restrict, restore, expected) in [
+        (&own, "workspace set acme --vault-writes off", "workspace set acme --vault-writes on", 503),
+        (&own, "workspace set acme --programme off", "workspace set acme --programme on", 404),
+        (&others, "member set boss --role member", "member set boss --role admin", 404),
+    ] {
+        let mut raw = Raw::connect(&host).await;
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        assert!(raw.send(head.as_bytes()).await);
+        raw.is_asked_for_body().await;
+        key(&host, restrict);
+        assert!(raw.send(body.as_bytes()).await);
+        let (status, _, answer) = raw.answer().await;
+        assert_eq!(status, expected, "{restrict}: {answer}");
+        key(&host, restore);
+        let listed = Client::with_key(&host, &token)
+            .get(path.strip_prefix("/v1").unwrap().trim_end_matches("/a"))
+            .await;
+        assert_eq!(listed.body["data"], json!([]), "{restrict}");
+    }
+}

@@ -19,11 +19,11 @@ pub(crate) struct Call<'r> {
 }
 
 impl Call<'_> {
-    /// Checks the key again: it may have been revoked, or its workspace deleted, since the head
-    /// arrived.
-    pub(crate) async fn check_key(&self) -> Result<(), Fault> {
-        let is_live = self.app.store.is_live(&self.principal).await.map_err(Fault::unread)?;
-        if is_live { Ok(()) } else { Err(Fault::InvalidKey) }
+    /// The principal as of now. Since the head arrived, its key may have been revoked or its role or
+    /// workspace changed.
+    pub(crate) async fn renewed(&self) -> Result<Principal, Fault> {
+        let renewed = self.app.store.renewed(&self.principal).await.map_err(Fault::unread)?;
+        renewed.ok_or(Fault::InvalidKey)
     }
 
     /// The limits for reading a body of at most `bytes_max` bytes.

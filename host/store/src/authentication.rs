@@ -2,11 +2,13 @@
 //! secret.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::digest::{Digest, same};
 use crate::directory::{Directory, OwnedKey};
 use crate::knowledge::RequestPurpose;
+use crate::rows::StoredKey;
 use crate::seal::StoreKeys;
 use crate::token::{KeyId, Token};
 
@@ -95,6 +97,16 @@ pub(crate) fn authenticate(
     let Some(stored) = stored.filter(|_| proven) else {
         return Err(AuthenticationError::Unknown);
     };
+    principal(directory, clock, stored, purpose)
+}
+
+/// The identity of a request with this key, if the key works now.
+pub(crate) fn principal(
+    directory: &Directory,
+    clock: &Clock,
+    stored: &Arc<StoredKey>,
+    purpose: RequestPurpose,
+) -> Result<Principal, AuthenticationError> {
     let key = &stored.key;
     if key.revoked_at_ms.is_some() {
         return Err(AuthenticationError::Revoked(key.id));

@@ -145,8 +145,8 @@ pub use secret::{
 pub use shared_limits::{BucketAnswer, BucketAsk, BucketRate, LimitsAway, SeatAsk, SharedLimits};
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, CopyPermit, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,
-    RecoveryKey, RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
+    APPROVAL_PROOF_DIGITS, CopyPermit, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved,
+    Pledge, RecoveryKey, RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{

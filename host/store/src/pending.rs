@@ -48,7 +48,8 @@ impl<T> Pending<T> {
     pub(crate) fn new(shared: Arc<PublishedState>) -> (PendingSender<T>, Pending<T>) {
         let (sender, receiver) = oneshot::channel();
         let decided = Arc::new(AtomicBool::new(false));
-        let sender = PendingSender { sender: Some(sender), decided: Arc::clone(&decided), begun: false, shared };
+        let sender =
+            PendingSender { sender: Some(sender), decided: Arc::clone(&decided), begun: false, shared };
         (sender, Pending { receiver, decided })
     }
 

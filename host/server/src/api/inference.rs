@@ -84,7 +84,7 @@ pub(crate) async fn plain_body(
     }
     // The key may have been revoked while the body arrived, so it is checked again.
     let bytes = body::read(body, call.body_limits(bytes_max), share).await?;
-    call.check_key().await?;
+    call.renewed().await?;
     Ok(bytes)
 }
 

@@ -111,7 +111,9 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Respons
 /// The owner of a new key: the intern or member that the request names, else the provisioning key's
 /// own member.
 async fn owner(call: &Call<'_>, workspace: WorkspaceId, wanted: &CreateKeyBody) -> Result<KeyOwner, Fault> {
-    let (store, principal) = (&call.app.store, &call.principal);
+    let store = &call.app.store;
+    // The role of its member may have changed while the body arrived.
+    let principal = &call.renewed().await?;
     if let Some(id) = wanted.intern {
         let found = store.intern(id).await.map_err(Fault::unread)?;
         return match found.filter(|intern| manages_intern(principal, intern)) {
@@ -139,13 +141,15 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         let mut share = call.app.bodies.share(call.principal.key().id);
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
+    // Whether the caller manages the key may have changed while the body arrived.
+    managed(call, key.id.as_str()).await?;
     let (store, id) = (&call.app.store, key.id);
     let mut tries = 1..CHANGE_TRIES;
     let changed = loop {
         let limits = limits_change(store, id, &wanted).await?;
         let Patch { name, disabled, .. } = &wanted;
         let change = KeyChange { name: name.clone().map(Some), disabled: *disabled, limits };
-        match store_wait::commit(store.place(), |place| store.set_key_at(place, actor(call), id, change)).await {
+        match store_wait::commit(store, |place| store.set_key_at(place, actor(call), id, change)).await {
             // With a database, this host learns of a change by another one a moment later.
             Err(Error::LimitsChanged) if tries.next().is_some() => sleep(CHANGE_PAUSE).await,
             changed => break changed.map_err(failed)?,
@@ -173,7 +177,7 @@ async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>,
 
 /// Makes a change and waits until it is durable.
 async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
-    store_wait::commit(store.place(), change).await.map_err(failed)
+    store_wait::commit(store, change).await.map_err(failed)
 }
 
 /// The fault for a change that was not made, or may not have been made.
@@ -198,7 +202,8 @@ fn failed(error: Error) -> Fault {
 async fn managed(call: &Call<'_>, id: &str) -> Result<OwnedKey, Fault> {
     let id = id.parse().map_err(|_| Fault::NotFound)?;
     let key = call.app.store.key(id).await.map_err(Fault::unread)?;
-    let managed = key.filter(|key| key.key().revoked_at_ms.is_none() && manages(&call.principal, key));
+    let principal = call.renewed().await?;
+    let managed = key.filter(|key| key.key().revoked_at_ms.is_none() && manages(&principal, key));
     managed.ok_or(Fault::NotFound)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_store::{Error, Pending};
+use cofferdam_store::{Error, Pending, QueuePermit, Store};
 use tokio::time::timeout;
 
 /// The maximum wait for a permit of the writer's queue.
@@ -10,17 +10,34 @@ const PERMIT_TIME: Duration = Duration::from_secs(15);
 /// From the permit until the commit is durable.
 const COMMIT_TIME: Duration = Duration::from_secs(5);
 
-/// Makes a change with the permit that `place` waits for, and waits until it is durable.
+/// Makes a change with a permit of the writer's queue, and waits until it is durable.
 ///
 /// # Errors
 ///
-/// [`Error::Busy`] without a permit in time, or if the writer has not begun the change in time:
-/// nothing was changed. [`Error::TimedOut`] without a commit in time: the outcome is unknown.
-/// Otherwise the error of the store.
-pub(super) async fn commit<P, T>(
-    place: impl Future<Output = Result<P, Error>>,
-    change: impl FnOnce(P) -> Pending<T>,
+/// Those of [`permit`] and [`durable`].
+pub(super) async fn commit<T>(
+    store: &Store,
+    change: impl FnOnce(QueuePermit) -> Pending<T>,
 ) -> Result<T, Error> {
-    let place = timeout(PERMIT_TIME, place).await.map_err(|_| Error::Busy)??;
-    change(place).within(COMMIT_TIME).await
+    durable(change(permit(store.place()).await?)).await
+}
+
+/// Waits for a permit.
+///
+/// # Errors
+///
+/// [`Error::Busy`] without a permit in time: nothing was changed. Otherwise the error of the store.
+pub(super) async fn permit<P>(waiting: impl Future<Output = Result<P, Error>>) -> Result<P, Error> {
+    timeout(PERMIT_TIME, waiting).await.map_err(|_| Error::Busy)?
+}
+
+/// Waits until a change is durable.
+///
+/// # Errors
+///
+/// [`Error::Busy`] if the writer has not begun the change in time: nothing was changed.
+/// [`Error::TimedOut`] without a commit in time: the outcome is unknown. Otherwise the error of the
+/// store.
+pub(super) async fn durable<T>(change: Pending<T>) -> Result<T, Error> {
+    change.within(COMMIT_TIME).await
 }

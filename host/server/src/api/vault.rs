@@ -1,5 +1,6 @@
 //! `/v1/vault/...`: secrets bound to host names. A request passes the gates; then its path, query
-//! and headers are checked, then its body is read, and only then does the store work. Values of
+//! and headers are checked, then its body is read, a write passes the gates again, and only then
+//! does the store work. Values of
 //! secrets are never returned, and nothing of a request is logged.
 
 mod document;
@@ -8,7 +9,7 @@ pub(crate) mod fuzzing;
 mod gate;
 mod input;
 
-use cofferdam_store::{Actor, Error, NewSecret, Pending, SecretName, VaultId};
+use cofferdam_store::{Actor, Error, NewSecret, Pending, SecretName};
 use document::{SecretDocument, listing};
 use gate::{VaultOperation, VaultPermit};
 use http::{Response, StatusCode};
@@ -43,8 +44,8 @@ async fn operate(
 ) -> Result<Response<ResponseBody>, Fault> {
     match permit.operation {
         VaultOperation::List | VaultOperation::Effective => read(call, permit).await,
-        VaultOperation::Put(written) => put(call, permit.vault()?, name(written)?, body).await,
-        VaultOperation::Delete(written) => delete(call, permit.vault()?, name(written)?, body).await,
+        VaultOperation::Put(written) => put(call, permit, name(written)?, body).await,
+        VaultOperation::Delete(written) => delete(call, permit, name(written)?, body).await,
         VaultOperation::Copy => copy(call, permit, body).await,
     }
 }
@@ -63,35 +64,38 @@ async fn read(call: &Call<'_>, permit: &VaultPermit<'_>) -> Result<Response<Resp
 
 async fn put(
     call: &Call<'_>,
-    vault: VaultId,
+    permit: &VaultPermit<'_>,
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
+    let vault = permit.vault()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key().id);
-    let whole =
-        whole(call, body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await).await?;
+    let read = body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await;
+    let whole = whole(call, permit, read).await?;
     let Put { hosts, value } = Put::parse(&whole)?;
     // Wipe the body before waiting for the store.
     drop(whole);
     drop(share);
     let new = NewSecret { vault, name, hosts, value };
     let store = &call.app.store;
-    let stored = commit(call, store.place(), |place| store.put_secret(place, actor(call), new)).await?;
+    let stored =
+        commit(call, permit, store.place(), |place| store.put_secret(place, actor(call), new)).await?;
     Ok(document(&DataDocument { data: SecretDocument::from(&stored) }))
 }
 
 async fn delete(
     call: &Call<'_>,
-    vault: VaultId,
+    permit: &VaultPermit<'_>,
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await).await? {
+    let vault = permit.vault()?;
+    if !whole(call, permit, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await).await? {
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
     let store = &call.app.store;
-    commit(call, store.place(), |place| store.delete_secret(place, actor(call), vault, name)).await?;
+    commit(call, permit, store.place(), |place| store.delete_secret(place, actor(call), vault, name)).await?;
     let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -105,18 +109,22 @@ async fn copy(
     let intern = permit.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key().id);
-    let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await).await?;
+    let read = body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await;
+    let whole = whole(call, permit, read).await?;
     let names = input::names(&whole)?;
     let store = &call.app.store;
     let place = store.copy_place(permit.workspace);
-    let copies = commit(call, place, |place| store.copy_secrets(place, actor(call), intern, names)).await?;
+    let copied = |place| store.copy_secrets(place, actor(call), intern, names);
+    let copies = commit(call, permit, place, copied).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
     Ok(document(&DataDocument { data }))
 }
 
-/// Makes a change and waits until it is durable.
+/// Makes a change with the place in the writer's queue that it waits for, and waits until it is
+/// durable.
 async fn commit<P, T>(
     call: &Call<'_>,
+    permit: &VaultPermit<'_>,
     place: impl Future<Output = Result<P, Error>>,
     change: impl FnOnce(P) -> Pending<T>,
 ) -> Result<T, Fault> {
@@ -124,7 +132,9 @@ async fn commit<P, T>(
         // The commit that is being written may never end.
         return Err(Fault::VaultTimedOut);
     }
-    store_wait::commit(place, change).await.map_err(failed)
+    let place = store_wait::permit(place).await.map_err(failed)?;
+    gate::pass_again(call, permit).await?;
+    store_wait::durable(change(place)).await.map_err(failed)
 }
 
 /// The fault for an error of the store. The error itself is logged unless the request or a time
@@ -157,14 +167,14 @@ fn actor(call: &Call<'_>) -> Actor {
     Actor::Key(call.principal.key().id)
 }
 
-/// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
-/// own fault.
-async fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
+/// The result of reading a body, if the write still passes the gates. A malformed body becomes the
+/// vault's own fault.
+async fn whole<T>(call: &Call<'_>, permit: &VaultPermit<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
     let whole = read.map_err(|fault| match fault {
         Fault::Malformed(_) => invalid(FieldError::at("body", "is broken")),
         fault => fault,
     })?;
-    call.check_key().await?;
+    gate::pass_again(call, permit).await?;
     Ok(whole)
 }
 

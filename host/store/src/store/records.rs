@@ -49,19 +49,22 @@ impl Store {
         }
     }
 
-    /// Whether the key of a request still works: it may have been revoked, or its workspace
-    /// deleted, since it was authenticated.
+    /// The identity of a request as of now, with what its key reaches now; `None` if the key no
+    /// longer works: since it was authenticated, it may have expired, been revoked or switched off,
+    /// or its workspace deleted.
     ///
     /// # Errors
     /// [`Error::NoContact`].
-    pub async fn is_live(&self, principal: &Principal) -> Result<bool, Error> {
+    pub async fn renewed(&self, principal: &Principal) -> Result<Option<Principal>, Error> {
         let contact = self.0.shared.contact();
         let directory = self.directory();
         let stored = directory.keys.get(&principal.key().id);
-        if !principal.purpose().allows(contact.knowledge()) {
+        let purpose = principal.purpose();
+        if !purpose.allows(contact.knowledge()) {
             return Err(Error::NoContact);
         }
-        Ok(stored.is_some_and(|stored| stored.key.revoked_at_ms.is_none() && !stored.key.disabled))
+        Ok(stored
+            .and_then(|stored| authentication::principal(&directory, &self.0.clock, stored, purpose).ok()))
     }
 
     /// The workspace with this id.

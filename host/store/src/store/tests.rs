@@ -186,8 +186,10 @@ fn a_key_is_refused_from_the_moment_it_expires() {
     let new = NewKey { expires_at_ms, ..new_key(KeyOwner::Unscoped) };
     let issued = store.issue_key(OPERATOR, new.clone()).unwrap();
     scratch.clock.advance(Duration::from_millis(999));
-    assert!(store.authenticate(&token(&issued)).now().is_ok());
+    let principal = store.authenticate(&token(&issued)).now().unwrap();
+    assert!(store.renewed(&principal).now().unwrap().is_some());
     scratch.clock.advance(Duration::from_millis(1));
+    assert!(store.renewed(&principal).now().unwrap().is_none());
     let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Expired(issued.key.id));
     assert!(matches!(store.issue_key(OPERATOR, new), Err(Error::AlreadyExpired)));

@@ -3,7 +3,7 @@
 //! by one gate reveals nothing about later gates.
 
 use cofferdam_engine::limits::rate::Taken;
-use cofferdam_store::{InternId, KeyKind, VaultId, WorkspaceId};
+use cofferdam_store::{InternId, KeyKind, Principal, VaultId, WorkspaceId};
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri};
 
@@ -67,6 +67,7 @@ impl<'r> VaultOperation<'r> {
 
 /// The permit for one vault operation. Only [`pass`] creates it.
 pub(super) struct VaultPermit<'r> {
+    route: &'r VaultRoute,
     pub(super) operation: VaultOperation<'r>,
     /// The workspace of the key.
     pub(super) workspace: WorkspaceId,
@@ -109,30 +110,10 @@ impl VaultPermit<'_> {
 ///
 /// The fault of the first gate that refuses.
 pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPermit<'r>, Fault> {
-    let scope = access::check(Label::Vault, call.principal.key().kind);
-    if matches!(scope, Err(Fault::InvalidKey)) {
-        return Err(Fault::InvalidKey);
-    }
+    let permit = admit(call, &call.principal, route).await?;
     let live = call.app.live();
-    if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
-        return Err(Fault::RegionalHost);
-    }
-    // A key without a workspace is refused below with `NoScope`, after the gates for programme,
-    // method and kind of key.
-    let workspace = call.principal.workspace.as_ref();
-    if workspace.is_some_and(|workspace| !workspace.programme) {
-        return Err(Fault::NotFound);
-    }
-    let operation =
-        VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
-    scope?;
-    let workspace = workspace.ok_or(Fault::NoScope)?;
-    let intern = reach(call, route, operation).await?;
     let config = &live.config.vault;
-    if !config.enabled {
-        return Err(Fault::VaultUnavailable);
-    }
-    let (limit, per_minute) = if operation.writes() {
+    let (limit, per_minute) = if permit.operation.writes() {
         (&call.app.rates.vault_writes, config.writes_per_minute)
     } else {
         (&call.app.rates.vault_reads, config.reads_per_minute)
@@ -144,16 +125,64 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
             .map(Taken::keep)
             .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
-    if operation.writes() && !(config.writes && workspace.vault_writes) {
-        return Err(Fault::VaultWritesDisabled);
+    check_writes(call, &call.principal, permit.operation)?;
+    Ok(permit)
+}
+
+/// Checks a write again before it is made, against all gates but the rate limit: its key, its role
+/// or its workspace may have been restricted while its body arrived.
+///
+/// # Errors
+///
+/// The fault of the first gate that refuses now.
+pub(super) async fn pass_again(call: &Call<'_>, permit: &VaultPermit<'_>) -> Result<(), Fault> {
+    let principal = call.renewed().await?;
+    admit(call, &principal, permit.route).await?;
+    check_writes(call, &principal, permit.operation)
+}
+
+/// The gates up to the rate limit.
+async fn admit<'r>(
+    call: &Call<'_>,
+    principal: &Principal,
+    route: &'r VaultRoute,
+) -> Result<VaultPermit<'r>, Fault> {
+    let scope = access::check(Label::Vault, principal.key().kind);
+    if matches!(scope, Err(Fault::InvalidKey)) {
+        return Err(Fault::InvalidKey);
     }
-    Ok(VaultPermit { operation, workspace: workspace.id, intern })
+    let live = call.app.live();
+    if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
+        return Err(Fault::RegionalHost);
+    }
+    // A key without a workspace is refused below with `NoScope`, after the gates for programme,
+    // method and kind of key.
+    let workspace = principal.workspace.as_ref();
+    if workspace.is_some_and(|workspace| !workspace.programme) {
+        return Err(Fault::NotFound);
+    }
+    let operation =
+        VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
+    scope?;
+    let workspace = workspace.ok_or(Fault::NoScope)?;
+    let intern = reach(call, principal, route, operation).await?;
+    if !live.config.vault.enabled {
+        return Err(Fault::VaultUnavailable);
+    }
+    Ok(VaultPermit { route, operation, workspace: workspace.id, intern })
+}
+
+fn check_writes(call: &Call<'_>, principal: &Principal, operation: VaultOperation<'_>) -> Result<(), Fault> {
+    let may_write = call.app.live().config.vault.writes
+        && principal.workspace.as_ref().is_some_and(|workspace| workspace.vault_writes);
+    if operation.writes() && !may_write { Err(Fault::VaultWritesDisabled) } else { Ok(()) }
 }
 
 /// What the path names, if the key reaches it. Missing secrets and secrets out of reach give the
 /// same error.
 async fn reach(
     call: &Call<'_>,
+    principal: &Principal,
     route: &VaultRoute,
     operation: VaultOperation<'_>,
 ) -> Result<RequestedOwner, Fault> {
@@ -166,18 +195,18 @@ async fn reach(
             match decode(written).and_then(|written| written.parse().ok()) {
                 Some(id) => {
                     let intern = call.app.store.intern(id).await.map_err(Fault::unread)?;
-                    let whose = access::intern(&call.principal, intern.as_deref());
+                    let whose = access::intern(principal, intern.as_deref());
                     (RequestedOwner::Intern(id), Some(whose))
                 }
                 // For an intern's key, every other intern is not found, malformed ids included.
-                None if call.principal.key().kind == KeyKind::Intern => return Err(Fault::NotFound),
+                None if principal.key().kind == KeyKind::Intern => return Err(Fault::NotFound),
                 None => (RequestedOwner::Malformed, None),
             }
         }
     };
     // Copying also reads the workspace's secrets.
     let from = (operation == VaultOperation::Copy).then_some(Whose::Workspace);
-    let reached = whose.into_iter().chain(from).all(|whose| access::reaches(&call.principal, whose));
+    let reached = whose.into_iter().chain(from).all(|whose| access::reaches(principal, whose));
     if reached { Ok(named) } else { Err(Fault::NotFound) }
 }
 
