@@ -95,7 +95,7 @@ async fn heads_with_two_meanings_are_refused_and_the_connection_closed() {
         assert_eq!(status, 400, "{headers}");
     }
     let get = "GET /v1/vault/secrets HTTP/1.1\r\nAuthorization: Bearer KEY\r\nConnection: close\r\n";
-    for hosts in ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n"] {
+    for hosts in ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nhost: b\r\n", "Host: u@a\r\n"] {
         let mut raw = Raw::connect(&host).await;
         assert!(raw.send(format!("{get}{hosts}\r\n").replace("KEY", &host.key).as_bytes()).await);
         let (status, _, body) = raw.answer().await;

@@ -248,7 +248,14 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
     }
     let hosts = head.headers.get_all(HOST).iter().count();
     let is_clear = if head.version == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 };
-    if is_clear { Ok(()) } else { Err(Fault::Malformed("The request must name exactly one Host")) }
+    if !is_clear {
+        return Err(Fault::Malformed("The request must name exactly one Host"));
+    }
+    // What reads the name of the host must not take a user's name for a part of it.
+    if head.headers.get(HOST).is_some_and(|host| host.as_bytes().contains(&b'@')) {
+        return Err(Fault::Malformed("The Host must not name a user"));
+    }
+    Ok(())
 }
 
 /// Authenticates the request. Refused tokens are counted by address. An address over the limit gets

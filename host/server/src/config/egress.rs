@@ -7,7 +7,7 @@ use std::time::Duration;
 use cofferdam_egress::{EgressConfig, are_roots};
 
 use super::document::Table;
-use super::server::is_host_name;
+use super::server::{NOT_A_HOST_NAME, host_name};
 
 /// The maximum size of a file of root certificates.
 const ROOTS_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -53,9 +53,6 @@ fn resolve(table: &Table<'_>) -> BTreeMap<String, Vec<IpAddr>> {
     let mut resolve = BTreeMap::new();
     for (name, written) in table.table("resolve").lists_by_name() {
         let mut addresses = Vec::new();
-        if !is_host_name(&name.value) {
-            name.reject("expected a host name without scheme and port");
-        }
         for address in &written {
             match address.value.parse() {
                 Ok(parsed) => addresses.push(parsed),
@@ -65,7 +62,10 @@ fn resolve(table: &Table<'_>) -> BTreeMap<String, Vec<IpAddr>> {
         if written.is_empty() {
             name.reject("expected a list with at least one IP address");
         }
-        resolve.insert(name.value.trim_end_matches('.').to_ascii_lowercase(), addresses);
+        match host_name(&name.value) {
+            Some(name) => drop(resolve.insert(name, addresses)),
+            None => name.reject(NOT_A_HOST_NAME),
+        }
     }
     resolve
 }

@@ -8,6 +8,10 @@ use cofferdam_engine::timeline::RECORDED_MAX;
 
 use super::document::{ConfigSpan, Table};
 
+/// The longest host name, and the longest label of one.
+const HOST_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub listen: SocketAddr,
@@ -71,10 +75,10 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
 fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {
     let mut names = Vec::new();
     for host in table.texts(key) {
-        if !is_host_name(&host.value) {
-            host.reject("expected a host name without scheme and port");
+        match host_name(&host.value) {
+            Some(name) => names.push(name),
+            None => host.reject(NOT_A_HOST_NAME),
         }
-        names.push(host.value.trim_end_matches('.').to_ascii_lowercase());
     }
     names
 }
@@ -90,9 +94,19 @@ fn tls(server: &Table<'_>) -> Option<TlsFiles> {
     Some(TlsFiles { certificate: file("certificate"), key: file("key") })
 }
 
-/// A quick check that the text is not a URL, an address with a port or a pattern.
-pub(super) fn is_host_name(text: &str) -> bool {
-    !text.is_empty() && !text.contains([':', '/', ' ', '*'])
+/// The mistake of a text that is no [`host_name`].
+pub(super) const NOT_A_HOST_NAME: &str = "expected a host name without scheme and port, such as api.example.com; names outside ASCII are written in \
+     their `xn--` form";
+
+/// A host name in lower case and without a final dot; `None` for a text that the name in a request can
+/// never be equal to.
+pub(super) fn host_name(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let is_label = |label: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.bytes().all(is_known)
+    };
+    (name.len() <= HOST_BYTES_MAX && name.split('.').all(is_label)).then_some(name)
 }
 
 fn address(table: &Table<'_>, key: &str) -> SocketAddr {

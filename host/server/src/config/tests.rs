@@ -301,6 +301,12 @@ fn mistakes_in_files_names_and_listeners_are_reported() {
             "expected a host name without scheme and port",
         ),
         (
+            "[server]\nregional_hosts = [\"bücher.example\"]",
+            (2, 19, "server.regional_hosts[0]"),
+            "in their `xn--` form",
+        ),
+        ("[server]\nadmin_hosts = [\"a..example\"]", (2, 16, "server.admin_hosts[0]"), "expected a host name"),
+        (
             "[server]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
             (3, 9, "server.admin"),
             "`listen` has this address already",
