@@ -74,19 +74,30 @@ async fn the_client_sees_nothing_of_the_summary() {
 }
 
 #[tokio::test]
-async fn another_workspace_cannot_open_it() {
+async fn only_the_workspace_or_the_intern_that_it_was_made_for_opens_it() {
     let (host, upstream) = host("openai-chat").await;
-    upstream.reply(answer(false, "A boat is wanted."));
-    let response = Client::new(&host).ask(&trigger(), false).await;
     host.command(&["workspace", "create", "other"]);
-    let key = host.command(&["key", "create", "--workspace", "other"]);
-    let key = key["key"].as_str().unwrap().to_owned();
-    upstream.reply(answer(false, "done"));
-    let next =
-        json!({"model": MODEL, "input": [response["output"][0], {"role": "user", "content": "Go on."}]});
-    Client::with_key(&host, &key).ask(&next, false).await;
-    let asked = upstream.asked().pop().unwrap();
-    assert!(!asked.body.to_string().contains("boat"), "{}", asked.body);
+    for intern in ["one", "two"] {
+        host.command(&["intern", "create", intern, "--workspace", "default"]);
+    }
+    let key = |of: &[&str]| {
+        let made = host.command(&[&["key", "create", "--workspace"], of].concat());
+        made["key"].as_str().unwrap().to_owned()
+    };
+    let keys = [key(&["default"]), key(&["default", "--intern", "one"])];
+    let others = [key(&["other"]), key(&["default", "--intern", "two"])];
+    for (maker, own) in keys.iter().enumerate() {
+        upstream.reply(answer(false, "A boat is wanted."));
+        let response = Client::with_key(&host, own).ask(&trigger(), false).await;
+        let next =
+            json!({"model": MODEL, "input": [response["output"][0], {"role": "user", "content": "Go on."}]});
+        for (reader, key) in keys.iter().chain(&others).enumerate() {
+            upstream.reply(answer(false, "done"));
+            Client::with_key(&host, key).ask(&next, false).await;
+            let asked = upstream.asked().pop().unwrap();
+            assert_eq!(asked.body.to_string().contains("boat"), reader == maker, "{reader}: {}", asked.body);
+        }
+    }
 }
 
 #[tokio::test]

@@ -35,9 +35,9 @@ impl Credentials<'_> {
         self.store.releasable(secrets).await.is_ok_and(|found| !found.is_empty())
     }
 
-    /// Opens a compacted conversation that was sealed for the caller's workspace.
+    /// Opens a compacted conversation that was sealed for the caller's workspace or intern.
     pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
-        self.store.open_conversation(self.caller.workspace.id, sealed)
+        self.store.open_conversation(self.caller.workspace.id, self.caller.intern, sealed)
     }
 
     /// The credential for one attempt at `provider`; `None` where none is configured. With

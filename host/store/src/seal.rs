@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
 use crate::hex;
-use crate::ids::{StoreId, WorkspaceId};
+use crate::ids::{InternId, StoreId, WorkspaceId};
 use crate::root_key::{KeyRing, RootKeyId, WrapKey, WrapKeys};
 
 /// Row key of the record of the store's own keys, which its wrappings are bound to.
@@ -267,10 +267,11 @@ impl StoreKeys {
         mac(&self.rows, "backup/v1", &[self.store.as_bytes(), &rows.to_be_bytes(), digest])
     }
 
-    /// Seals a conversation for a workspace: `nonce | ciphertext | tag`.
+    /// Seals a conversation for a workspace, or for one intern of it: `nonce | ciphertext | tag`.
     pub(crate) fn seal_conversation(
         &self,
         workspace: WorkspaceId,
+        intern: Option<InternId>,
         plain: &[u8],
     ) -> Result<Vec<u8>, getrandom::Error> {
         let mut nonce = [0; NONCE_BYTES];
@@ -278,23 +279,32 @@ impl StoreKeys {
         let payload = Payload { msg: plain, aad: CONVERSATION };
         #[expect(clippy::expect_used, reason = "the cipher only refuses messages of many gigabytes")]
         let sealed = self
-            .conversation_cipher(workspace)
+            .conversation_cipher(workspace, intern)
             .encrypt(&XNonce::from(nonce), payload)
             .expect("an answer is far shorter than the cipher's limit");
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
     /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not
-    /// seal for this workspace.
-    pub(crate) fn open_conversation(&self, workspace: WorkspaceId, sealed: &[u8]) -> Option<Vec<u8>> {
+    /// seal for this workspace or intern.
+    pub(crate) fn open_conversation(
+        &self,
+        workspace: WorkspaceId,
+        intern: Option<InternId>,
+        sealed: &[u8],
+    ) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: sealed, aad: CONVERSATION };
-        self.conversation_cipher(workspace).decrypt(&XNonce::from(*nonce), payload).ok()
+        self.conversation_cipher(workspace, intern).decrypt(&XNonce::from(*nonce), payload).ok()
     }
 
-    /// Each workspace has its own derived key, which is used for conversations only.
-    fn conversation_cipher(&self, workspace: WorkspaceId) -> XChaCha20Poly1305 {
-        let key = mac(&self.rows, "conversation/v1", &[self.store.as_bytes(), workspace.as_bytes()]);
+    /// Each workspace and each intern has its own derived key, which is used for conversations only.
+    fn conversation_cipher(&self, workspace: WorkspaceId, intern: Option<InternId>) -> XChaCha20Poly1305 {
+        let (store, workspace) = (self.store.as_bytes().as_slice(), workspace.as_bytes().as_slice());
+        let key = match intern {
+            None => mac(&self.rows, "conversation/v1", &[store, workspace]),
+            Some(intern) => mac(&self.rows, "conversation/v1", &[store, workspace, intern.as_bytes()]),
+        };
         XChaCha20Poly1305::new(&key.into())
     }
 

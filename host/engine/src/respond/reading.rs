@@ -122,7 +122,8 @@ impl ResponseRun {
             return Outcome::Failed(Refusal::provider_broke());
         }
         let scope = &self.job.scope;
-        match scope.parts().store.seal_conversation(scope.caller.workspace.id, &summary) {
+        let caller = &scope.caller;
+        match scope.parts().store.seal_conversation(caller.workspace.id, caller.intern, &summary) {
             Ok(sealed) => match assembler.show_compaction(&sealed) {
                 Ok(()) => outcome,
                 Err(malformed) => refused(malformed),

@@ -305,7 +305,11 @@ fn mistakes_in_files_names_and_listeners_are_reported() {
             (2, 19, "server.regional_hosts[0]"),
             "in their `xn--` form",
         ),
-        ("[server]\nadmin_hosts = [\"a..example\"]", (2, 16, "server.admin_hosts[0]"), "expected a host name"),
+        (
+            "[server]\nadmin_hosts = [\"a..example\"]",
+            (2, 16, "server.admin_hosts[0]"),
+            "expected a host name",
+        ),
         (
             "[server]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
             (3, 9, "server.admin"),
