@@ -283,6 +283,9 @@ async fn a_key_that_is_invalid_in_a_header_is_named_to_its_owner_and_not_sent() 
         "{}",
         answer.text
     );
+    // No provider has said this.
+    assert!(answer.message().starts_with("Provider a: the secret own_key"), "{}", answer.text);
+    assert_eq!(answer.body["error"]["metadata"]["refused_by"], "host", "{}", answer.text);
     assert!(!answer.text.contains(CALLERS));
     assert!(a.asked().is_empty());
 }

@@ -167,5 +167,5 @@ fn withdrawn(provider: &Provider) -> AttemptFailure {
 /// endpoint is tried.
 fn unfit_byok(provider: &Provider, secret: &BoundSecret, error: CredentialError) -> AttemptFailure {
     let message = format!("Provider {}: the secret {} cannot be used: {error}", provider.name, secret.name);
-    AttemptFailure::plain(Cause::Request, ErrorKind::InvalidRequest, &message)
+    AttemptFailure::plain(Cause::UnfitCredential, ErrorKind::InvalidRequest, &message)
 }

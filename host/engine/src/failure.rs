@@ -49,6 +49,8 @@ pub(crate) enum Cause {
     CallersCredential,
     /// The request was routed with the caller's own credential, which has been removed since.
     Withdrawn,
+    /// The caller's own credential cannot be sent. Nothing was sent.
+    UnfitCredential,
     /// The provider's rate limit for the credential that was sent.
     Limited,
     /// The time was up: the whole request's if `total`, else that of one step. `begun` says whether
@@ -96,6 +98,7 @@ impl Cause {
             Self::NoCredential => "no_credential",
             Self::CallersCredential => "callers_credential",
             Self::Withdrawn => "withdrawn",
+            Self::UnfitCredential => "unfit_credential",
             Self::Limited => "limited",
             Self::Late { total: true, .. } => "late_request",
             Self::Late { total: false, .. } => "late_step",

@@ -34,6 +34,7 @@ impl AttemptFailure {
             | Cause::Empty
             | Cause::CallersCredential
             | Cause::Withdrawn
+            | Cause::UnfitCredential
             | Cause::Late { total: true, .. }
             | Cause::Saturated
             | Cause::Store

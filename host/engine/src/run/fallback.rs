@@ -68,7 +68,7 @@ impl Failures {
             error_type = failed.failure.kind.as_str(),
             "an attempt failed"
         );
-        if matches!(failed.cause, Cause::Request | Cause::CallersCredential) {
+        if matches!(failed.cause, Cause::Request | Cause::CallersCredential | Cause::UnfitCredential) {
             self.refused_models.push(endpoint.candidate.model.clone());
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
@@ -130,6 +130,7 @@ fn refused_by(cause: Cause) -> RefusedBy {
         | Cause::Saturated
         | Cause::Store
         | Cause::Withdrawn
+        | Cause::UnfitCredential
         | Cause::NoCredential
         | Cause::Late { total: true, .. } => RefusedBy::Host,
         Cause::Request
@@ -165,6 +166,9 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
             Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
         }
         Cause::Withdrawn => Refusal::new(503, failure.kind, failure.message.clone()),
+        Cause::UnfitCredential => {
+            Refusal::new(status_of(failure.kind), failure.kind, failure.message.clone())
+        }
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
         Cause::Request => {
             let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));
