@@ -233,6 +233,7 @@ async fn owner_of_a_refused_key_gets_the_error_without_the_key() {
         assert_eq!(answer.status, status, "{}", answer.text);
         assert!(answer.message().contains("Provider a"), "{}", answer.text);
         assert!(!answer.text.contains(CALLERS), "{}", answer.text);
+        assert_eq!(answer.body["service_metadata"]["is_byok"], true, "{}", answer.text);
     }
     assert_eq!(b.asked().len(), asked);
 }

@@ -58,6 +58,7 @@ pub(crate) struct RoutingTrace {
     pub(crate) attempts: Vec<Attempt>,
     /// Milliseconds from the first dispatch to the end of the upstream body.
     pub(crate) generation_ms: Option<u64>,
+    /// The caller's own credential was used: for the answer, or without one for the last attempt.
     pub(crate) is_byok: bool,
     /// What was done besides asking the model, one value for each stage.
     pub(crate) pipeline: Vec<Value>,

@@ -61,6 +61,7 @@ impl Failures {
         trace: &mut RoutingTrace,
     ) -> ControlFlow<()> {
         trace.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
+        trace.is_byok = failed.is_byok;
         tracing::info!(
             provider = %endpoint.provider.name,
             model = %endpoint.candidate.model,
