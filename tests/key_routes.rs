@@ -80,6 +80,17 @@ async fn a_key_gets_no_name_of_the_operator() {
 }
 
 #[tokio::test]
+async fn a_key_gets_no_name_that_reads_as_an_id() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    for name in ["67e55044-10b1-426f-9247-bb680e5fe0c8", "67e5504410b1426f9247bb680e5fe0c8"] {
+        let answer = manager.create(&json!({"name": name})).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.text.contains("must not have the form of a UUID"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn a_key_works_from_its_creation_to_its_deletion() {
     let mut host = Setup::new().start();
     let manager = Manager::of(&host, "default");

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use cofferdam_store::{
-    ApiKey, Dollars, DollarsError, InternId, KeySpend, LimitsChange, MemberId, Name, SpendLimits, SpendWindow,
+    ApiKey, Dollars, DollarsError, InternId, KeySpend, LimitsChange, MemberId, Name, NameError, SpendLimits,
+    SpendWindow,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -118,12 +119,15 @@ fn limits(limit_pico: Option<u64>, window: SpendWindow) -> Result<SpendLimits, F
 }
 
 fn read_name(value: &RawValue) -> Result<Name, FieldError> {
-    let name = text(value).and_then(|text| Name::parse(&text).ok());
-    let name = name.ok_or_else(|| {
-        FieldError::at(
-            "name",
-            "must be a text of 1 to 64 characters, none of them a control character, no space at the ends",
-        )
+    let name = text(value).ok_or(NameError::Empty).and_then(|text| Name::parse(&text));
+    let name = name.map_err(|error| {
+        let reason = match error {
+            NameError::LooksLikeId => "must not have the form of a UUID, with or without its hyphens",
+            _ => {
+                "must be a text of 1 to 64 characters, none of them a control character, no space at the ends"
+            }
+        };
+        FieldError::at("name", reason)
     })?;
     if name.as_str() == CONSOLE_KEY {
         return Err(FieldError::at("name", "must not be `console`: the key of this name is the operator's"));
