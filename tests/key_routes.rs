@@ -77,6 +77,11 @@ async fn a_key_gets_no_name_of_the_operator() {
         assert!(answer.text.contains("name must not be `console`"), "{}", answer.text);
     }
     assert_eq!(manager.names("").await.0, ["team", ""]);
+    let made = host.command(&["key", "create", "--workspace", "default", "--name", "console"]);
+    let id = text(&made, "id");
+    assert_eq!(manager.names("").await.0, ["team", ""]);
+    assert_eq!(manager.patch(&id, &json!({"disabled": true})).await.status, 404);
+    assert_eq!(status_of(&host, &text(&made, "key")).await, 200);
 }
 
 #[tokio::test]

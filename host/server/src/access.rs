@@ -3,6 +3,7 @@
 
 use cofferdam_store::{Intern, KeyKind, Member, MemberRole, OwnedKey, Principal};
 
+use crate::api::keys::is_console_key;
 use crate::fault::Fault;
 use crate::route::Label;
 
@@ -72,11 +73,11 @@ pub(crate) fn reaches(principal: &Principal, whose: Whose) -> bool {
 }
 
 /// Whether a provisioning key may see, change and delete another key. The other key must be an
-/// inference key of the same workspace and must reach no more than the provisioning key's member. A
+/// inference key of the same workspace, not the operator's, and must reach no more than the provisioning key's member. A
 /// provisioning key never manages another provisioning key or itself.
 pub(crate) fn manages(principal: &Principal, other: &OwnedKey) -> bool {
     let key = other.key();
-    if key.workspace.is_none() || key.workspace != principal.key().workspace {
+    if key.workspace.is_none() || key.workspace != principal.key().workspace || is_console_key(key) {
         return false;
     }
     match key.kind {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use cofferdam_engine::timeline::{StepReceiver, follow_steps};
 use cofferdam_engine::{Answer, AnswerBody, Caller, EventStream, RespondOptions};
-use cofferdam_store::{Actor, ApiKey, KeyKind, KeyOwner, Name, NewKey, SpendLimits, Workspace};
+use cofferdam_store::{Actor, ApiKey, KeyOwner, Name, NewKey, SpendLimits, Workspace};
 use http::Response;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::{Sender, channel};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::events::event;
 use super::fault::AdminFault;
 use super::listener::Admin;
-use crate::api::keys::CONSOLE_KEY;
+use crate::api::keys::{CONSOLE_KEY, is_console_key};
 use crate::command::CommandError;
 use crate::fault::Fault;
 use crate::limits::admission::Admitted;
@@ -126,10 +126,7 @@ fn read(members: &Map<String, Value>) -> Result<(String, Bytes), AdminFault> {
 /// The key that pays for this workspace. It is made at the first use, and its token is shown
 /// nowhere. The operator can limit or disable it like any other key.
 async fn console_key(admin: &Admin, workspace: &Workspace) -> Result<ApiKey, AdminFault> {
-    let is_console = |key: &cofferdam_store::OwnedKey| {
-        let key = key.key();
-        key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == CONSOLE_KEY)
-    };
+    let is_console = |key: &cofferdam_store::OwnedKey| is_console_key(key.key());
     let store = &admin.app.store;
     let _turn = admin.console_keys.lock().await;
     let found = store.keys_of(workspace.id, is_console, 0, 1).await.map_err(failed)?;

@@ -8,8 +8,8 @@ mod input;
 use std::time::Duration;
 
 use cofferdam_store::{
-    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey,
-    Pending, QueuePermit, Store, WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyKind, KeyOwner, KeySpend, LimitsChange, NewKey,
+    OwnedKey, Pending, QueuePermit, Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
@@ -39,6 +39,11 @@ const CHANGE_TRIES: u32 = 5;
 const CHANGE_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum length of a body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Whether this is the key of the console, which belongs to the operator.
+pub(crate) fn is_console_key(key: &ApiKey) -> bool {
+    key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == CONSOLE_KEY)
+}
 
 /// Answers `/v1/keys`: lists keys or creates one.
 pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
