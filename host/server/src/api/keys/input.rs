@@ -172,8 +172,9 @@ fn read_flag(value: &RawValue, path: &'static str) -> Result<bool, FieldError> {
 
 fn read_date(value: &RawValue) -> Result<u64, FieldError> {
     let date = text(value).and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let date =
-        date.ok_or_else(|| FieldError::at("expires_at", "must be a date like 2027-12-31T23:59:59Z"))?;
+    let date = date.ok_or_else(|| {
+        FieldError::at("expires_at", "must be a date like 2027-12-31T23:59:59Z, at most 9999-12-30T22:00:00Z")
+    })?;
     u64::try_from(date.as_millisecond()).map_err(|_| FieldError::at("expires_at", "must lie in the future"))
 }
 

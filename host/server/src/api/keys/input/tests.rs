@@ -22,6 +22,13 @@ fn create_accepts_the_fields_of_openrouters_clients() {
 }
 
 #[test]
+fn a_date_is_given_up_to_the_last_one() {
+    let of = |date: &str| CreateKeyBody::parse(format!(r#"{{"name":"a","expires_at":"{date}"}}"#).as_bytes());
+    assert_eq!(of("9999-12-30T22:00:00Z").unwrap().expires_at_ms, Some(253_402_207_200_000));
+    assert!(of("9999-12-31T23:59:59Z").unwrap_err().reason.contains("at most 9999-12-30T22:00:00Z"));
+}
+
+#[test]
 fn other_bodies_are_refused_with_the_path_of_the_mistake() {
     for (body, expected) in [
         ("", "body"),
