@@ -101,6 +101,10 @@ fn parse(bytes: &[u8]) -> Result<Vec<LegacySecret>, CommandError> {
 }
 
 fn secret(line: &[u8]) -> Result<LegacySecret, String> {
+    // The parser also takes a list of the values of the members.
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Err("not {name, value, created_at?} as JSON: no object".to_owned());
+    }
     // The parser's error message could quote the line, so only the column is used.
     let line: ImportLine = serde_json::from_slice(line)
         .map_err(|error| format!("not {{name, value, created_at?}} as JSON (column {})", error.column()))?;
@@ -113,6 +117,9 @@ fn secret(line: &[u8]) -> Result<LegacySecret, String> {
 
 fn date(text: &str) -> Result<u64, String> {
     let at: Option<jiff::Timestamp> = text.parse().ok();
+    if at.is_some_and(|at| at > jiff::Timestamp::now()) {
+        return Err("created_at lies in the future".to_owned());
+    }
     let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
     ms.ok_or_else(|| "created_at is not a time such as 2025-01-02T03:04:05Z".to_owned())
 }
@@ -140,6 +147,11 @@ mod tests {
         for (line, says) in [
             ("{\"name\":\"a\",\"value\":\"CANARY\"", "not {name, value"),
             ("[\"a\", \"CANARY\"", "not {name, value"),
+            ("[\"a\", \"CANARY\"]", "not {name, value"),
+            (
+                "{\"name\":\"a\",\"value\":\"CANARY\",\"created_at\":\"9000-01-01T00:00:00Z\"}",
+                "in the future",
+            ),
             ("CANARY", "not {name, value"),
             ("{\"name\":\"CANARY\",\"value\":\"CANARY\"}", "a secret's name has"),
             ("{\"name\":\"a\",\"value\":[\"CANARY\"]}", "not {name, value"),
