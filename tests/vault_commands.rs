@@ -107,6 +107,8 @@ fn secrets_are_put_listed_and_deleted_and_values_never_shown() {
             (&again["fingerprint"], &again["created_at"]),
             (&made["fingerprint"], &made["created_at"])
         );
+        let of_windows = place.put("token", &format!("{CANARY}\r\n"), "");
+        assert_eq!(of_windows["fingerprint"], made["fingerprint"]);
         let other = place.put("token", &format!("{CANARY}\n\n"), "");
         assert_ne!(other["fingerprint"], made["fingerprint"]);
         place.done("intern create scout --workspace default");

@@ -92,7 +92,7 @@ fn absolute_source(text: &str) -> Result<RootKeySource, Failure> {
     })
 }
 
-/// Reads a value from standard input, without one final line end. On a terminal it prompts and does
+/// Reads a value from standard input, without one final line end (LF or CRLF). On a terminal it prompts and does
 /// not show what is typed.
 fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
     let failed = |error| Failure::system("standard input")(error);
@@ -114,6 +114,9 @@ fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
     read.map_err(failed)?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
     }
     if bytes.len() >= VALUE_BYTES_MAX {
         return Err(failed(io::Error::other("a secret's value has 1 to 65536 characters")));
