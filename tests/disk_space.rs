@@ -92,6 +92,13 @@ async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     assert!(deleted.status().is_success(), "{}", deleted.status());
     let leaked = command(&host, "key create --workspace default");
     let path = format!("/keys/{}", leaked["id"].as_str().unwrap());
+    let patch = async |change: Value| {
+        let request = provisioning.request(Method::PATCH, &path).body(change.to_string());
+        request.header("content-type", "application/json").send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(patch(json!({"disabled": true, "limit": 1})).await, 503);
+    assert_eq!(patch(json!({"disabled": true})).await, 200);
+    assert_eq!(patch(json!({"disabled": false})).await, 503);
     let revoked = provisioning.request(Method::DELETE, &path).send().await.unwrap();
     assert!(revoked.status().is_success(), "{}", revoked.status());
     let refused = Client::with_key(&host, leaked["key"].as_str().unwrap()).get("/models").await;

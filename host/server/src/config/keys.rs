@@ -196,8 +196,8 @@ pub const KEYS: &[ConfigKey] = &[
         "store.free_bytes_min",
         "268435456",
         "bytes",
-        "With less of the disk free, changes by tenants and requests of prepaid workspaces are refused with 503; \
-         0 refuses nothing and keeps no reserve; without effect with `url`",
+        "With less of the disk free, changes by tenants, other than deleting a secret or a key or switching a key off, and \
+         requests of prepaid workspaces are refused with 503; 0 refuses nothing and keeps no reserve; without effect with `url`",
     ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the system's"),

@@ -142,8 +142,12 @@ impl WriteBatch {
         Ok((key, token.to_text()))
     }
 
+    /// A disk that is short of space does not prevent that a key is only switched off: a leaked key must
+    /// not stay usable.
     pub(crate) fn set_key(&mut self, actor: Actor, id: KeyId, change: &KeyChange) -> Result<ApiKey, Gap> {
-        self.has_space_for(actor)?;
+        if !matches!(change, KeyChange { name: None, disabled: Some(true), limits: None }) {
+            self.has_space_for(actor)?;
+        }
         let mut stored = self.stored_key(id)?;
         if stored.key.revoked_at_ms.is_some() {
             return Err(Error::KeyRevoked.into());
