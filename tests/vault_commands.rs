@@ -400,9 +400,11 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
         assert!(complaint.contains("line 2") && !complaint.contains("canary"), "{complaint}");
         assert_eq!(names(&place.done("secret list")), ["kept"]);
         std::fs::write(&file, line("old") + &line("kept")).unwrap();
-        for _ in 0..2 {
+        let audited = || place.done("vault audit --action legacy_imported");
+        for (imported, kept) in [(1, 1), (0, 2)] {
             let done = place.done(&import);
-            assert_eq!((&done["imported"], &done["kept"]), (&1.into(), &1.into()));
+            assert_eq!((&done["imported"], &done["kept"]), (&imported.into(), &kept.into()));
+            assert_eq!(audited().to_string().matches("legacy_imported").count(), 1);
         }
         let listed = place.done("secret list");
         assert_eq!(names(&listed), ["kept", "old"]);

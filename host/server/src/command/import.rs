@@ -22,7 +22,7 @@ const GROUP: usize = 32;
 
 pub(super) struct Imported {
     pub(super) imported: u64,
-    /// Names that already have a secret with hosts, which is kept.
+    /// Names that already have a secret, which is kept.
     pub(super) kept: u64,
 }
 

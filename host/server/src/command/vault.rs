@@ -134,7 +134,7 @@ pub(super) async fn carry_out(
             let done = super::import::import(file, workspace, store, progress)?;
             let document = json!({"imported": done.imported, "kept": done.kept});
             let text = format!(
-                "Imported {} secrets; {} names have a secret with hosts, which was kept.\n",
+                "Imported {} secrets; {} names have a secret already, which was kept.\n",
                 done.imported, done.kept
             );
             Ok(CommandOutcome { document, text })

@@ -158,8 +158,8 @@ impl Store {
     }
 
     /// Imports secrets of an older system into a workspace's vault, in one commit. They have
-    /// neither hosts nor a fingerprint and cannot be released. An existing secret with hosts is
-    /// kept. Returns the number of secrets written.
+    /// neither hosts nor a fingerprint and cannot be released. An existing secret is kept. Returns
+    /// the number of secrets written.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.

@@ -86,8 +86,8 @@ impl WriteBatch {
         Ok(checked)
     }
 
-    /// Imports secrets without hosts. An existing secret with hosts is kept. Returns the number of
-    /// secrets written.
+    /// Imports secrets without hosts. An existing secret is kept. Returns the number of secrets
+    /// written.
     pub(crate) fn import_legacy(
         &mut self,
         actor: Actor,
@@ -97,8 +97,7 @@ impl WriteBatch {
         self.check_vault(vault)?;
         let found = all(secrets.iter().map(|secret| {
             let before = self.vaults.secret(&self.view, vault, &secret.name)?;
-            let is_kept = before.is_some_and(|before| before.metadata.hosts.is_some());
-            Ok((!is_kept).then_some(secret))
+            Ok(before.is_none().then_some(secret))
         }))?;
         let written: Vec<&LegacySecret> = found.into_iter().flatten().collect();
         let names: Vec<SecretName> = written.iter().map(|secret| secret.name.clone()).collect();

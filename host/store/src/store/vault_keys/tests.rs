@@ -179,7 +179,7 @@ fn legacy(name: &str, value: &str, created_at_ms: Option<u64>) -> LegacySecret {
 }
 
 #[test]
-fn legacy_secrets_have_no_hosts_and_do_not_replace_secrets_with_hosts() {
+fn legacy_secrets_have_no_hosts_and_replace_no_secret() {
     let (scratch, store, [vault, _]) = filled();
     let VaultId::Workspace(workspace) = vault else { panic!() };
     let before = store.list_secrets(vault, 0, 1).now().unwrap().entries;
@@ -190,15 +190,15 @@ fn legacy_secrets_have_no_hosts_and_do_not_replace_secrets_with_hosts() {
     assert_eq!(store.list_secrets(vault, 0, 1).now().unwrap().entries, before);
     assert_eq!(value(&store, vault, &name(0)).1, "value 0");
     assert_eq!(import("a", "old", Some(5)), 1);
-    assert_eq!(import("a", "older", None), 1);
+    assert_eq!(import("a", "older", None), 0);
     let listed = store.list_secrets(vault, 0, 1).now().unwrap().entries.remove(0);
     assert_eq!(
         (listed.name.as_str(), listed.hosts, listed.fingerprint, listed.created_at_ms),
         ("a", None, None, 5)
     );
-    assert_eq!(value(&store, vault, "a").1, "older");
+    assert_eq!(value(&store, vault, "a").1, "old");
     store.rotate_vault_keys(&mut go_on).unwrap();
-    assert_eq!(value(&store, vault, "a"), (2, "older".to_owned()));
+    assert_eq!(value(&store, vault, "a"), (2, "old".to_owned()));
     put(&store, vault, "a", "new");
     assert_eq!(import("a", "old", None), 0);
     store.close();
