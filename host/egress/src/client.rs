@@ -17,7 +17,7 @@ use crate::{
     Credential, EgressConfig, EgressConfigError, Error, ExchangeLimits, GuestRequest, Origin, Reason, Reply,
     ReplyBody, ScrubSet,
     dial::Dialler,
-    headers, placing,
+    headers, path, placing,
     pool::ConnectionPool,
     reach::AllowedAddresses,
     resolver::{CheckedNames, HostResolver},
@@ -72,6 +72,17 @@ pub struct Outgoing<'a> {
     pub credential: Option<&'a Credential>,
     /// Limits in bytes and time.
     pub limits: ExchangeLimits,
+}
+
+/// Checks the path and the headers of a request to a provider by the rules of [`Egress::send`] that depend on neither the
+/// destination nor the credential itself. `slot` is the header of the credential, for a dialect with one.
+///
+/// # Errors
+///
+/// The first rule that is broken.
+pub fn check_outgoing(path: &str, headers: &[(String, String)], slot: Option<&str>) -> Result<(), Reason> {
+    path::check(path)?;
+    headers::check(headers, slot)
 }
 
 impl Egress {

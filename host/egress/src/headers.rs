@@ -25,10 +25,12 @@ pub(crate) fn assemble(
     streamed: bool,
     credential: Option<&Credential>,
 ) -> Result<HeaderMap, Reason> {
-    if credential.is_some() && from_guest.iter().any(|(name, _)| asks_for_piece(name)) {
+    if credential.is_some() && from_guest.iter().any(|(name, _)| asks_for_piece(name.as_str())) {
         return Err(Reason::Header);
     }
-    let competes = |name: &HeaderName, _: &HeaderValue| credential.is_some_and(|it| competes(name, it));
+    let slot = credential.map(|credential| credential.header().map_or("", HeaderName::as_str));
+    let competes =
+        |name: &HeaderName, _: &HeaderValue| slot.is_some_and(|slot| competes(name.as_str(), slot));
     let mut headers = collect(from_guest.into_iter().map(Ok), competes)?;
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let accept = if streamed { "text/event-stream" } else { "application/json" };
@@ -37,6 +39,30 @@ pub(crate) fn assemble(
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     Ok(headers)
+}
+
+/// Checks the headers that a guest writes for its provider by the rules of [`assemble`]. `slot` is the header of the
+/// credential, for a dialect with one.
+///
+/// # Errors
+///
+/// The rule that one of the headers breaks.
+pub(crate) fn check(from_guest: &[(String, String)], slot: Option<&str>) -> Result<(), Reason> {
+    if from_guest.len() > HEADERS_MAX {
+        return Err(Reason::HeadersTooLarge);
+    }
+    for (name, value) in from_guest {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Reason::HeadersTooLarge);
+        }
+        if is_reserved(name, value.as_bytes()) || (slot.is_some() && asks_for_piece(name)) {
+            return Err(Reason::Header);
+        }
+        if slot.is_some_and(|slot| competes(name, slot)) {
+            return Err(Reason::CredentialHeader);
+        }
+    }
+    Ok(())
 }
 
 /// Collects the guest's headers if the guest may set all of them. `competes` says which ones
@@ -55,7 +81,7 @@ fn collect(
         if value.len() > VALUE_BYTES_MAX {
             return Err(Reason::HeadersTooLarge);
         }
-        if is_reserved(&name, &value) {
+        if is_reserved(name.as_str(), value.as_bytes()) {
             return Err(Reason::Header);
         }
         if competes(&name, &value) {
@@ -81,7 +107,7 @@ pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -
         // Values with other characters are not scanned for placeholders, so a placeholder in one
         // would be sent unreplaced (egress rule R2).
         let is_plain = value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        if (with_secret && asks_for_piece(&name)) || !is_plain {
+        if (with_secret && asks_for_piece(name.as_str())) || !is_plain {
             return Err(Reason::Header);
         }
         Ok((name, HeaderValue::from_str(value).map_err(|_| Reason::Header)?))
@@ -119,9 +145,9 @@ pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     is_other(header::CONTENT_ENCODING, "identity") || is_other(header::TRANSFER_ENCODING, "chunked")
 }
 
-fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
-    match name.as_str() {
-        "accept-encoding" => value != "identity",
+fn is_reserved(name: &str, value: &[u8]) -> bool {
+    match name {
+        "accept-encoding" => value != b"identity",
         "content-encoding" => true,
         name => is_connection(name),
     }
@@ -129,13 +155,14 @@ fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
 
 /// Returns whether a header asks for a part of the answer. In such a part, a secret that is cut by the range's
 /// edge would not be found, so a request with a secret has no such header (egress rule R18).
-fn asks_for_piece(name: &HeaderName) -> bool {
+fn asks_for_piece(name: &str) -> bool {
     name == header::RANGE || name == header::IF_RANGE
 }
 
-/// Returns whether a guest's header would identify the caller in addition to the credential.
-fn competes(name: &HeaderName, credential: &Credential) -> bool {
-    Some(name) == credential.header() || name == header::AUTHORIZATION || name.as_str().ends_with("api-key")
+/// Returns whether a guest's header would identify the caller in addition to the credential, which
+/// is sent in the header `slot`.
+fn competes(name: &str, slot: &str) -> bool {
+    name == slot || name == header::AUTHORIZATION || name.ends_with("api-key")
 }
 
 #[cfg(test)]
@@ -195,6 +222,21 @@ mod tests {
             assert_eq!(assemble(one(name, "bytes=0-6"), false, Some(&key())), Err(Reason::Header), "{name}");
             assert!(assemble(one(name, "bytes=0-6"), false, None).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn headers_are_checked_before_they_are_sent_by_the_same_rules() {
+        let check = |name: &str, value: &str, slot| check(&[(name.to_owned(), value.to_owned())], slot);
+        for name in ["host", "cookie", "content-length", "proxy-anything", "content-encoding"] {
+            assert_eq!(check(name, "x", None), Err(Reason::Header), "{name}");
+        }
+        for name in ["x-api-key", "authorization", "api-key", "x-key"] {
+            assert_eq!(check(name, "x", Some("x-key")), Err(Reason::CredentialHeader), "{name}");
+            assert_eq!(check(name, "x", None), Ok(()), "{name}");
+        }
+        assert_eq!(check("range", "bytes=0-6", Some("x-key")), Err(Reason::Header));
+        assert_eq!(check("accept-encoding", "identity", Some("x-key")), Ok(()));
+        assert_eq!(check("x-a", &"v".repeat(VALUE_BYTES_MAX + 1), None), Err(Reason::HeadersTooLarge));
     }
 
     #[test]

@@ -63,7 +63,7 @@ mod limits;
 mod path;
 
 pub use address::AddressClass;
-pub use client::{Egress, Outgoing};
+pub use client::{Egress, Outgoing, check_outgoing};
 pub use config::{EgressConfig, EgressConfigError};
 pub use credential::{Credential, CredentialError};
 pub use error::{Error, Reason, Unreached, Untrusted};

@@ -12,30 +12,40 @@ const PATH_BYTES_MAX: usize = 8 * 1024;
 
 /// Why a path cannot be appended to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.as_str())]
 pub enum PathError {
     /// The path is empty or a single slash.
-    #[error("the path is empty")]
     Empty,
     /// Longer than 8 KiB.
-    #[error("the path is too long")]
     TooLong,
     /// The path is a URL with a scheme, or could be read as one.
-    #[error("the path must be relative to the base URL")]
     Absolute,
     /// The path has `//`. At the start it names another host; elsewhere servers treat it
     /// differently.
-    #[error("the path has an empty segment")]
     EmptySegment,
     /// The path has the segment `.` or `..`, plain or encoded.
-    #[error("the path has a dot segment")]
     DotSegment,
     /// The path has a character that is not allowed, plain or encoded: a control character, a
     /// space, a backslash, `#`, `@` before the query, or any character outside ASCII.
-    #[error("the path has a character that is not allowed")]
     Character,
     /// A percent sign without two hexadecimal digits, or an encoded percent sign in the path.
-    #[error("the path has a percent encoding that is not allowed")]
     Encoding,
+}
+
+impl PathError {
+    /// What is wrong with the path.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "the path is empty",
+            Self::TooLong => "the path is too long",
+            Self::Absolute => "the path must be relative to the base URL",
+            Self::EmptySegment => "the path has an empty segment",
+            Self::DotSegment => "the path has a dot segment",
+            Self::Character => "the path has a character that is not allowed",
+            Self::Encoding => "the path has a percent encoding that is not allowed",
+        }
+    }
 }
 
 /// Checks a path with an optional query and returns it without its leading slash.

@@ -1,8 +1,14 @@
 //! Rules for answers that types cannot express. A guest that breaks one has a bug: the error names
 //! the rule, and nothing of the answer is used.
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::collections::BTreeSet;
 
+use cofferdam_egress::{Reason, check_outgoing};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use crate::manifest::ToolTable;
 use crate::wire::{Decision, Event, Function, Output, Prepared, UpstreamRequest};
 
 /// The rule that was broken.
@@ -28,8 +34,9 @@ pub(super) fn check_decision(decision: &Decision, candidates: usize) -> Result<(
     Ok(())
 }
 
-/// Headers of a provider's request are well formed.
-pub(super) fn check_upstream(request: &UpstreamRequest) -> Result<(), Broken> {
+/// A provider's request can be sent below any base URL: its path stays there, and its headers are well formed and none
+/// that the host sets. `slot` is the header of the credential, for a dialect with one.
+pub(super) fn check_upstream(request: &UpstreamRequest, slot: Option<&str>) -> Result<(), Broken> {
     for (name, value) in &request.headers {
         let token = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -41,13 +48,18 @@ pub(super) fn check_upstream(request: &UpstreamRequest) -> Result<(), Broken> {
             return Err("a header value holds a control character");
         }
     }
-    Ok(())
+    check_outgoing(&request.path, &request.headers, slot).map_err(|reason| match reason {
+        Reason::Path(error) => error.as_str(),
+        Reason::CredentialHeader => "a header is that of the credential, or says otherwise who is asking",
+        Reason::HeadersTooLarge => "there are more than 100 headers, or one is longer than 16 KiB",
+        _ => "a header is one that the host sets, or that no request may carry",
+    })
 }
 
 /// Checks the result of `prepare`.
-pub(super) fn check_prepared(prepared: &Prepared) -> Result<(), Broken> {
+pub(super) fn check_prepared(prepared: &Prepared, slot: Option<&str>) -> Result<(), Broken> {
     match prepared {
-        Prepared::Upstream(request) => check_upstream(request),
+        Prepared::Upstream(request) => check_upstream(request, slot),
         Prepared::Answer(events) => check_events(events),
     }
 }
@@ -67,11 +79,13 @@ pub(super) fn check_events(events: &[Event]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Names and schemas of a tool's functions are well formed.
-pub(super) fn check_functions(functions: &[Function]) -> Result<(), Broken> {
+/// Names and schemas of a tool's functions are well formed, each name is offered once, and items that they name are
+/// declared in the manifest's `table`.
+pub(super) fn check_functions(functions: &[Function], table: Option<&ToolTable>) -> Result<(), Broken> {
     if functions.len() > FUNCTIONS_MAX {
         return Err("a tool offers too many functions");
     }
+    let mut names = BTreeSet::new();
     for function in functions {
         let name = function.name.as_bytes();
         let plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -81,8 +95,26 @@ pub(super) fn check_functions(functions: &[Function]) -> Result<(), Broken> {
         if !is_object(&function.parameters) {
             return Err("a function's parameters are not a JSON object");
         }
+        if !names.insert(name) {
+            return Err("two functions have the same name");
+        }
+        let named = item_type(&function.parameters);
+        if named.is_some_and(|named| table.is_none_or(|table| table.item(&named).is_none())) {
+            return Err("the `x-item` of a function names a type that [[tool.items]] does not declare");
+        }
     }
     Ok(())
+}
+
+/// The type of the item that a function's schema names.
+fn item_type(parameters: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Schema {
+        #[serde(rename = "x-item")]
+        item: Option<Value>,
+    }
+    let schema: Schema = serde_json::from_slice(parameters).ok()?;
+    Some(schema.item?.get("type")?.as_str()?.to_owned())
 }
 
 /// JSON inside a tool's output has the declared type.
@@ -178,10 +210,49 @@ mod tests {
             body: vec![],
             streamed: false,
         };
-        assert_eq!(check_upstream(&request("x-a", "b c")), Ok(()));
+        let check_upstream = |request| check_upstream(&request, None);
+        assert_eq!(check_upstream(request("x-a", "b c")), Ok(()));
         for (name, value) in [("X-A", "b"), ("", "b"), ("a b", "c"), ("a", "b\r\nx: y"), ("a", "b\0")] {
-            assert!(check_upstream(&request(name, value)).is_err(), "{name:?}: {value:?}");
+            assert!(check_upstream(request(name, value)).is_err(), "{name:?}: {value:?}");
         }
+    }
+
+    #[test]
+    fn a_request_that_the_host_would_not_send_is_refused() {
+        let check = |path: &str, header: &str, slot| {
+            let headers = vec![(header.to_owned(), "x".to_owned())];
+            let request = UpstreamRequest { path: path.into(), headers, body: vec![], streamed: false };
+            check_upstream(&request, slot)
+        };
+        assert_eq!(check("/v1/chat?a=1", "x-a", Some("authorization")), Ok(()));
+        for path in ["../../admin", "https://a.test/", "complete?a=1#f", "comp lete", "", "//a.test/x"] {
+            assert!(check(path, "x-a", None).is_err(), "{path}");
+        }
+        assert_eq!(check("../a", "x-a", None), Err("the path has a dot segment"));
+        assert!(check("a", "host", None).is_err());
+        assert!(check("a", "authorization", Some("x-key")).is_err());
+        assert_eq!(check("a", "authorization", None), Ok(()));
+    }
+
+    #[test]
+    fn functions_have_names_of_their_own_and_items_that_the_manifest_declares() {
+        let function = |name: &str, parameters: &str| Function {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: parameters.as_bytes().to_vec(),
+        };
+        let table: ToolTable =
+            serde_json::from_str(r#"{"type":"dice","items":[{"type":"dice_call"}]}"#).unwrap();
+        let check = |functions: &[Function]| check_functions(functions, Some(&table));
+        assert_eq!(check(&[function("a", "{}"), function("b", "{}")]), Ok(()));
+        assert_eq!(
+            check(&[function("a", "{}"), function("a", "{}")]),
+            Err("two functions have the same name")
+        );
+        for plain in [r#"{"x-item":{"type":"dice_call"}}"#, r#"{"x-item":{"a":1}}"#, r#"{"x-item":5}"#] {
+            assert_eq!(check(&[function("a", plain)]), Ok(()), "{plain}");
+        }
+        assert!(check(&[function("a", r#"{"x-item":{"type":"other"}}"#)]).is_err());
     }
 
     #[test]

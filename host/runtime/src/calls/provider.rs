@@ -113,7 +113,7 @@ impl ProviderInstance {
         let answer = self.call("generation.prepare", output_bytes_max(request.len()), prepare).await?;
         self.note_answer(&answer);
         if let Ok(prepared) = &answer {
-            self.accept("generation.prepare", check_prepared(prepared))?;
+            self.accept("generation.prepare", check_prepared(prepared, self.slot()))?;
         }
         Ok(answer)
     }
@@ -259,12 +259,12 @@ impl ProviderInstance {
         self.note_call("embedding.prepare", &(request, target));
         let answer = self.call("embedding.prepare", most, prepare).await?;
         self.note_answer(&answer);
-        let mut accept = |checked| self.accept("embedding.prepare", checked);
-        match &answer {
-            Ok(PreparedEmbeddings::Upstream(request)) => accept(check_upstream(request))?,
-            Ok(PreparedEmbeddings::Answer(answer)) => accept(check_vectors(&answer.vectors))?,
-            Err(_) => {}
-        }
+        let checked = match &answer {
+            Ok(PreparedEmbeddings::Upstream(request)) => check_upstream(request, self.slot()),
+            Ok(PreparedEmbeddings::Answer(answer)) => check_vectors(&answer.vectors),
+            Err(_) => Ok(()),
+        };
+        self.accept("embedding.prepare", checked)?;
         Ok(answer)
     }
 
@@ -355,6 +355,12 @@ impl ProviderInstance {
         if let Some(live) = &self.live {
             live.note_answer(answer);
         }
+    }
+
+    /// The header of the credential.
+    fn slot(&self) -> Option<&str> {
+        let slot = self.plugin.manifest().provider.as_ref()?.credential.as_ref();
+        slot.map(|slot| slot.header.as_str())
     }
 
     fn accept(&mut self, function: &'static str, checked: Result<(), Broken>) -> Result<(), CallError> {

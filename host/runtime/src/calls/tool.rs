@@ -46,7 +46,7 @@ impl Plugin {
         instance.note_answer(&answer);
         if let Ok(functions) = &answer {
             let invalid = |rule| instance.failed("functions", CallErrorKind::InvalidAnswer(rule));
-            check_functions(functions).map_err(invalid)?;
+            check_functions(functions, self.manifest().tool.as_ref()).map_err(invalid)?;
         }
         Ok(answer)
     }
