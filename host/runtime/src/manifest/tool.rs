@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolTable {
-    /// The tool type without the prefix `service:`, such as `datetime`.
+    /// The tool type without the prefix `service:`, such as `datetime`: lower-case letters, digits and underscores.
     #[serde(rename = "type")]
     pub tool_type: String,
     /// Client tool types, such as `mcp`, for which this tool is the hosted substitute where an
@@ -161,8 +161,9 @@ impl ToolTable {
     /// The first key with a value that its type allows but a rule does not, and the message about
     /// it.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
-        if self.tool_type.is_empty() {
-            return Some(("type", "must not be empty".to_owned()));
+        if !is_word(&self.tool_type) {
+            let message = "takes lower-case letters, digits and underscores, without the prefix service:";
+            return Some(("type", message.to_owned()));
         }
         if self.client_types.iter().any(|name| !is_word(name)) {
             return Some(("client_types", "takes lower-case letters, digits and underscores".to_owned()));
