@@ -203,7 +203,7 @@ pub enum CallErrorKind {
     Compile,
     /// The plugin requires an import that it was not granted. The log has the line that grants it.
     Denied,
-    /// The guest's answer breaks a rule of the contract.
+    /// The guest's answer, or its call of an import, breaks a rule of the contract.
     InvalidAnswer(&'static str),
     /// The component does not export the called interface.
     NotExported(&'static str),

@@ -40,6 +40,8 @@ pub(crate) struct GuestState {
     pub(crate) tape: Option<Arc<Tape>>,
     pub(crate) asks: u32,
     pub(crate) requests: u32,
+    /// Whether the log names a limit of `http` that was exceeded.
+    pub(crate) is_http_limit_logged: bool,
     pub(crate) tool_calls: u32,
     pub(crate) account: Arc<InstanceAccount>,
     pub(crate) limiter: Limiter,
@@ -116,6 +118,7 @@ pub(crate) fn store(
         tape,
         asks: 0,
         requests: 0,
+        is_http_limit_logged: false,
         tool_calls: 0,
         account: Arc::clone(account),
         limiter: Limiter::new(Arc::clone(account), plugin.grant.memory_bytes),

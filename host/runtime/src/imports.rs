@@ -29,6 +29,11 @@ use crate::manifest::Import;
 /// One interface of a linker. Each file gives its functions under their names in `wit/`.
 type Interface<'a> = LinkerInstance<'a, GuestState>;
 
+/// A guest exceeded a limit of an import that the contract states. The text names the function and the limit.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct LimitExceeded(pub(crate) &'static str);
+
 /// The linker of one plugin, with the names of its line: WASI without any access, log, config, the
 /// granted imports, and the optional ones, which answer "denied" if they are not granted.
 pub(crate) fn linker(

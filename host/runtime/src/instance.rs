@@ -18,6 +18,7 @@ use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::fairness::ToolQueuePlace;
 use crate::guest::live::LiveInstance;
 use crate::guest::{self, GuestState, HOST_CALLS_MAX};
+use crate::imports::LimitExceeded;
 use crate::manifest::Import;
 use crate::owner::Owner;
 use crate::permits::Claim;
@@ -371,6 +372,9 @@ fn classify(account: &InstanceAccount, error: &wasmtime::Error) -> CallErrorKind
             return if is_own { CallErrorKind::OutOfMemory } else { CallErrorKind::Saturated };
         }
         _ => {}
+    }
+    if let Some(LimitExceeded(rule)) = error.downcast_ref() {
+        return CallErrorKind::InvalidAnswer(rule);
     }
     if error.is::<I32Exit>() {
         return CallErrorKind::Trap(TrapKind::Unreachable);

@@ -2,6 +2,7 @@
 //! implementation decides which hosts and secrets are allowed, and logs the line that would allow a
 //! refused one. This file counts requests.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::http::{Host, HttpError, Request, Response};
@@ -18,13 +19,24 @@ impl GuestState {
     /// Counts a request and returns the capability to send it.
     pub(super) fn http_access(&mut self, request: &Request) -> Result<Arc<dyn HttpAccess>, HttpError> {
         if self.requests >= REQUESTS_MAX {
+            self.warn_of_limit(format_args!("a plugin may send at most {REQUESTS_MAX} requests in one call"));
             return Err(HttpError::Exhausted);
         }
         self.requests += 1;
         if request.redirects > REDIRECTS_MAX {
+            self.warn_of_limit(format_args!(
+                "a plugin may have at most {REDIRECTS_MAX} redirects followed for one request"
+            ));
             return Err(HttpError::Invalid);
         }
         self.services.http.clone().ok_or(HttpError::Denied)
+    }
+
+    /// Logs the first limit of `http` that a call exceeds: a guest may go on to exceed it thousands of times.
+    fn warn_of_limit(&mut self, limit: fmt::Arguments<'_>) {
+        if !std::mem::replace(&mut self.is_http_limit_logged, true) {
+            tracing::warn!(plugin = self.plugin.name(), "request refused: {limit}");
+        }
     }
 }
 

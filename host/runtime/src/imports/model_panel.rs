@@ -5,7 +5,7 @@ use crate::bindings::cofferdam::plugin::model::Answer;
 use crate::bindings::cofferdam::plugin::model_panel::Host;
 use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::guest::GuestState;
-use crate::imports::Interface;
+use crate::imports::{Interface, LimitExceeded};
 use futures_util::future::join_all;
 
 /// Questions of one call, as in `wit/model-panel.wit`. More is a trap. An instance may put fewer
@@ -21,7 +21,7 @@ pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
 impl Host for GuestState {
     async fn ask_all(&mut self, requests: Vec<Vec<u8>>) -> wasmtime::Result<Vec<Result<Answer, Failure>>> {
         if requests.len() > PANEL_MAX {
-            return Err(wasmtime::Error::msg("more questions than one panel takes"));
+            return Err(LimitExceeded("model-panel.ask-all takes at most 64 questions a call").into());
         }
         let taped = self.enter_taped("model-panel.ask-all", &requests)?;
         if let Some(answers) = taped.recorded()? {

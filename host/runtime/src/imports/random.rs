@@ -2,7 +2,7 @@
 
 use crate::bindings::cofferdam::plugin::random::Host;
 use crate::guest::GuestState;
-use crate::imports::Interface;
+use crate::imports::{Interface, LimitExceeded};
 
 /// Length limit of one call in bytes, as in `wit/random.wit`. More is a trap.
 const BYTES_MAX: u32 = 4_096;
@@ -15,7 +15,7 @@ impl Host for GuestState {
     fn bytes(&mut self, count: u32) -> wasmtime::Result<Vec<u8>> {
         self.enter_host()?;
         if count > BYTES_MAX {
-            return Err(wasmtime::Error::msg("more random bytes than one call gives"));
+            return Err(LimitExceeded("random.bytes gives at most 4096 bytes a call").into());
         }
         let mut bytes = vec![0; count as usize];
         match &self.inputs {

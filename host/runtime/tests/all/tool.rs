@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cofferdam_runtime::services::{DeferredTools, ModelListing, RequestView};
 use cofferdam_runtime::wire::{Output, ToolError};
-use cofferdam_runtime::{CallErrorKind, Plugin, Services, TrapKind};
+use cofferdam_runtime::{CallErrorKind, Plugin, Services};
 
 use crate::kit::{Net, Oracle, context, runtime, tool};
 
@@ -81,7 +81,7 @@ async fn random_bytes_are_given_in_small_amounts() {
     let tool = tool(&runtime);
     assert_eq!(invoke(&tool, Services::default(), "random", "{}").await.for_model, "32");
     let error = tool.invoke(&context(), Services::default(), "random flood", b"{}", b"{}").await.unwrap_err();
-    assert_eq!(error.kind, CallErrorKind::Trap(TrapKind::InvalidValue));
+    assert_eq!(error.kind, CallErrorKind::InvalidAnswer("random.bytes gives at most 4096 bytes a call"));
 }
 
 #[tokio::test]
