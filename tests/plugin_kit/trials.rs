@@ -308,6 +308,106 @@ fn a_stream_without_its_end_is_a_failure() {
 }
 
 #[test]
+fn answers_to_a_short_request_are_cut_and_split_too() {
+    let parts =
+        "[{ type = \"message\", role = \"user\", content = [{ type = \"input_text\", text = \"Hello\" }] }]";
+    let (long, rest) = CHAT_CASE.split_once(parts).unwrap();
+    let case = [long, "\"Hello\"", rest].concat();
+    let workshop = project("plugins", "provider-openai-chat", &case);
+    std::fs::write(workshop.path("provider-openai-chat/cases/streams/answer.sse"), STREAM).unwrap();
+    let tested = report(&workshop, "provider-openai-chat");
+    assert_eq!(tested["failed"], 0, "{tested}");
+}
+
+#[test]
+fn an_answer_to_a_request_that_is_not_written_is_told() {
+    let case = CHAT_CASE.replace("input = [{ type", "input = 5, tools = [{ type");
+    let workshop = project("plugins", "provider-openai-chat", &case);
+    std::fs::write(workshop.path("provider-openai-chat/cases/streams/answer.sse"), STREAM).unwrap();
+    let tested = report(&workshop, "provider-openai-chat");
+    let told = "`prepare` writes no request of whose answer this could be";
+    assert!(tested["suite"].to_string().contains(told), "{tested}");
+}
+
+#[test]
+fn what_a_hook_puts_in_place_is_checked_as_a_host_checks_it() {
+    let request = |member: &str| {
+        format!(
+            "[[case]]\nname = \"a request\"\nrequest = {{ model = \"m\", input = \"x\"{member} }}\n\
+             settings = {{ phase = \"on-request\" }}\n"
+        )
+    };
+    let (found, _) = problems("tests/rogue/built", "hook-mirror", &request(", temperature = 99"));
+    assert_eq!(found[0].len(), 1, "{found:?}");
+    assert!(found[0][0].starts_with("the request that the hook made is refused: temperature"), "{found:?}");
+    let cases = request("") + "[case.expect.replace]\ninput = { contains = \"\\\"stream\\\":false\" }\n";
+    passes("tests/rogue/built", "hook-mirror", &cases);
+    let (found, _) = problems(
+        "tests/rogue/built",
+        "hook-editor",
+        "[[case]]\nname = \"no list\"\nrequest = { model = \"m\", input = \"x\" }\n\
+         response = { id = \"r\", output = [] }\nsettings = { set = { output = 5 } }\n",
+    );
+    assert_eq!(found[0].len(), 1, "{found:?}");
+    assert!(found[0][0].starts_with("the response that the hook made is refused: "), "{found:?}");
+}
+
+#[test]
+fn a_hook_gets_its_id_a_model_and_whether_the_client_streams() {
+    let case = "[[case]]\nname = \"bare\"\nrequest = { input = \"x\" }\nsettings = { phase = \"on-request\" }\n\
+                expect = { replace = { input = { contains = \"\\\"settings\\\":{\\\"id\\\":\\\"mirror\\\"\" }, model = { contains = \"/\" }, stream = false } }\n";
+    passes("tests/rogue/built", "hook-mirror", case);
+}
+
+#[test]
+fn a_question_that_a_host_refuses_is_refused_in_a_case() {
+    let case = |question: &str| {
+        format!(
+            "[[case]]\nname = \"asks\"\ncall = {{ function = \"question\", arguments = {{ text = '{question}' }} }}\n\
+             model = [{{ answer = {{ text = \"never\" }}, optional = true }}]\n\
+             expect = {{ for_model = {{ contains = \"InvalidRequest\" }} }}\n"
+        )
+    };
+    let cases = [case("{\"input\":\"x\",\"temperature\":99}"), case("{}")].concat();
+    let (found, _) = problems("tests/rogue/built", "tool-asker", &cases);
+    assert!(found.iter().all(Vec::is_empty), "{found:?}");
+}
+
+#[test]
+fn a_limit_of_an_import_that_is_exceeded_is_told() {
+    let questions = format!("[{}]", ["{\\\"input\\\":\\\"x\\\"}"; 65].join(","));
+    let case = format!(
+        "[[case]]\nname = \"a\"\ncall = {{ function = \"panel\", arguments = {{ text = \"{questions}\" }} }}\n"
+    );
+    let (found, _) = problems("tests/rogue/built", "tool-asker", &case);
+    let told = "plugin tool-asker broke a rule of the contract: model-panel.ask-all takes at most 64 questions a call";
+    assert_eq!(found[0], [told]);
+    let requests = |request: &str, count: usize| {
+        let requests = vec![format!("{{ url = \"https://api.test/\"{request} }}"); count].join(", ");
+        format!(
+            "[[case]]\nname = \"a\"\ncall = {{ function = \"probe\", arguments = {{ requests = [{requests}] }} }}\n"
+        )
+    };
+    let http = "http = [{ url = \"https://api.test/\", answer = {}, optional = true }]\n";
+    let answers = |error: &str| format!("expect = {{ for_model = {{ contains = \"{error}\" }} }}\n");
+    let cases = [
+        requests(", redirects = 6", 1),
+        http.to_owned(),
+        answers("invalid"),
+        requests("", 33),
+        answers("exhausted"),
+        requests(", timeout_ms = 0", 1),
+        http.to_owned(),
+        answers("timeout"),
+    ];
+    let report = report(&project("tests/rogue/built", "tool-probe", &cases.concat()), "tool-probe");
+    let notes = |case: usize| report["cases"][case]["notes"].to_string();
+    assert!(notes(0).contains("a plugin may have at most 5 redirects followed for one request"), "{report}");
+    assert!(notes(1).contains("a plugin may send at most 32 requests in one call"), "{report}");
+    assert_eq!(report["cases"][2]["problems"], json!([]), "{report}");
+}
+
+#[test]
 fn a_router_orders_candidates_and_chooses_models() {
     let cases = r#"
 [[case]]
@@ -413,6 +513,7 @@ fn mistakes_in_a_case_are_told_with_its_line_and_what_mends_them() {
     let tool = [
         ("name = \"a\"\nrespond = {}", "3: unknown field `respond`, expected one of `name`"),
         ("name = \"a\"\nexpect = { itme = 1 }", "3: `expect` has no `itme` here, it takes `item`"),
+        ("name = \"a\"\ncall = { function = \"f\", arguments = \"{}\" }", "3: `arguments` takes a table"),
         ("name = \"a\"\nnow = \"today\"", "3: `now` takes a time such as \"2026-01-31T12:00:00Z\""),
     ];
     are_told("tool-datetime", &tool);

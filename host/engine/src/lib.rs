@@ -75,7 +75,8 @@ pub use limits::allowance::{Allowance, RequestEnd, RunPermit, Running, TokenLimi
 pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};
-pub use plugins::http_capability::redirected;
+pub use plugins::http_capability::{BoundedRequest, redirected};
+pub use plugins::questions::check_question;
 pub use plugins::tools::render_calls_as_text;
 pub use refusal::{Refusal, stream_code};
 pub use upstream::framing::{FRAME_BYTES_MAX, FrameTooLong, Framer};

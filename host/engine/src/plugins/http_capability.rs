@@ -95,6 +95,35 @@ struct Visit<'a> {
     timeline: &'a Timeline,
 }
 
+/// A request as a guest wrote it, within the limits that hold for all of them. What the grant says of it is not checked
+/// yet.
+pub struct BoundedRequest {
+    /// The request, before any redirect.
+    pub request: GuestRequest,
+    /// The secrets that the guest places itself.
+    pub injections: Vec<wire::Injection>,
+    /// The most redirects that are followed.
+    pub redirects: u8,
+}
+
+impl BoundedRequest {
+    /// `time` is the longest time for the request and its redirects.
+    ///
+    /// # Errors
+    ///
+    /// The URL is not one, or the body is too long.
+    pub fn of(written: HttpRequest, time: Duration) -> Result<Self, UnsentRequest> {
+        let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
+        let target = Target::parse(&url)?;
+        if body.len() > REQUEST_BYTES_MAX {
+            return Err(UnsentRequest::invalid("the body of the request is longer than 8 MiB"));
+        }
+        let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
+        let request = GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        Ok(Self { request, injections, redirects: redirects.min(REDIRECTS_MAX) })
+    }
+}
+
 /// A request whose answer has arrived as far as its head.
 struct Reached {
     /// The URL of the request that was sent last, after redirects.
@@ -191,17 +220,10 @@ impl HttpCapability {
 impl Visit<'_> {
     /// Sends the request and follows its redirects, up to the head of the answer.
     async fn reach(&self, written: HttpRequest, time: Duration) -> Result<Reached, HttpError> {
-        let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
-        let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
-        if body.len() > REQUEST_BYTES_MAX {
-            return Err(
-                self.refuse(None, UnsentRequest::invalid("the body of the request is longer than 8 MiB"))
-            );
-        }
-        let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
-        let request = GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        let bounded = BoundedRequest::of(written, time).map_err(|refused| self.refuse(None, refused))?;
+        let BoundedRequest { request, injections, redirects } = bounded;
         let mut checked = self.admit(request, &injections).await?;
-        for _ in 0..redirects.min(REDIRECTS_MAX) {
+        for _ in 0..redirects {
             // A redirect in answer to a request with secrets is returned to the guest, which may
             // request the new URL itself.
             if !checked.secrets().is_empty() {

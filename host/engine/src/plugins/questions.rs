@@ -8,6 +8,7 @@ mod body;
 mod model_capability;
 mod pool;
 
+pub use body::check_question;
 pub(crate) use model_capability::ModelCapability;
 
 use crate::cost::Amount;

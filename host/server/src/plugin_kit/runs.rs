@@ -9,6 +9,8 @@ mod served;
 use std::sync::Arc;
 
 use cofferdam_egress::{Egress, EgressConfig};
+use cofferdam_engine::assembler::check_finished;
+use cofferdam_engine::request::{Prompts, RequestBounds, ResponsesRequest};
 use cofferdam_runtime::wire::{Action, Failure, Function, Output, ToolError};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, FixedInputs, Plugin};
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,8 @@ use crate::failure::Failure as CommandFailure;
 
 pub(super) use answer::{assembled, events_of_stream};
 pub(super) use guest_lines::GuestLines;
-use served::as_served;
+pub(super) use served::as_served;
+use served::{entry_of, finished};
 
 /// Number and length of the problems and of the notes of one case, in characters.
 const PROBLEMS_MAX: usize = 8;
@@ -124,8 +127,7 @@ impl Bench {
             problems.push(format!("the log has the value of the secret {name}"));
         }
         let problems = bounded(problems, PROBLEMS_MAX, PROBLEM_CHARS_MAX);
-        let notes = used.notes.into_iter().chain(lines).collect();
-        let notes = bounded(notes, CASE_NOTES_MAX, NOTE_CHARS_MAX);
+        let notes = bounded_notes(used.notes.into_iter().chain(lines).collect());
         let result = CaseResult { case: case.name.clone(), at: case.at.clone(), problems, notes };
         (result, broke)
     }
@@ -215,21 +217,39 @@ async fn hook_answer(
     hook: &HookInput,
     imports: &Arc<ScriptedImports>,
 ) -> Result<Map<String, Value>, Trouble> {
-    let (request, settings) = (as_served(&hook.request).to_string(), hook.settings.to_string());
+    let id = plugin.manifest().hook.as_ref().map_or("", |hook| &hook.id);
+    let (request, settings) =
+        (as_served(&hook.request).to_string(), entry_of(&hook.settings, id).to_string());
     let (request, settings, services) = (request.as_bytes(), settings.as_bytes(), imports.services());
     let action = match &hook.response {
         None => plugin.on_request(context, services, request, settings).await?,
         Some(response) => {
-            let response = response.to_string();
+            let response = finished(response).to_string();
             plugin.on_response(context, services, request, response.as_bytes(), settings).await?
         }
     };
+    if let Ok(Action::Replace(json)) = &action {
+        check_replacement(json, hook.response.is_some()).map_err(Trouble::Rule)?;
+    }
     Ok(members(match action {
         Ok(Action::Pass) => json!({"action": "pass"}),
         Ok(Action::Replace(json)) => json!({"action": "replace", "replace": read(&json)}),
         Ok(Action::Reject(failure)) => json!({"action": "reject", "reject": failure_json(&failure)}),
         Err(failure) => json!({"failure": failure_json(&failure)}),
     }))
+}
+
+/// Checks what a hook puts in place as a serving host does, with its limits of a configuration that says nothing.
+fn check_replacement(json: &[u8], is_response: bool) -> Result<(), String> {
+    if is_response {
+        let rule = "the response that the hook made is refused: it has to be an object with a final `status`, and with \
+                    `output`, a list of items that have a `type`";
+        return check_finished(json).map_err(|_| rule.to_owned());
+    }
+    let bounds = RequestBounds::default().of_hook();
+    ResponsesRequest::parse_with(json, &[], &Prompts::default(), bounds)
+        .map(drop)
+        .map_err(|error| format!("the request that the hook made is refused: {error}"))
 }
 
 async fn router_answer(
@@ -253,6 +273,11 @@ async fn router_answer(
         }
     };
     Ok(members(answer.unwrap_or_else(|failure| json!({"failure": failure_json(&failure)}))))
+}
+
+/// The notes of one call that are shown.
+pub(super) fn bounded_notes(notes: Vec<String>) -> Vec<String> {
+    bounded(notes, CASE_NOTES_MAX, NOTE_CHARS_MAX)
 }
 
 /// The first of these texts, each cut where it is long.

@@ -7,6 +7,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_egress::Egress;
+use cofferdam_engine::check_question;
 use cofferdam_runtime::Services;
 use cofferdam_runtime::services::{
     Ask, DeferredTools, ModelListing, Opening, Question, RequestView, Scratch, ToolAccess, ToolCall,
@@ -134,9 +135,11 @@ impl ScriptedImports {
 
     fn answer_question(&self, request: &[u8]) -> Result<Answer, Failure> {
         self.look_for_values("the question to a model", request);
-        let Ok(question @ Value::Object(_)) = serde_json::from_slice::<Value>(request) else {
-            return Err(Failure::new(ErrorKind::InvalidRequest, "The question is not a JSON object."));
-        };
+        if let Err(failure) = check_question(request) {
+            self.note(format_args!("a question was refused: {}", failure.message));
+            return Err(failure);
+        }
+        let question: Value = serde_json::from_slice(request).unwrap_or_default();
         let text = String::from_utf8_lossy(request);
         let fits = |index: &usize| {
             self.scripts.model.get(*index).is_some_and(|script| {

@@ -20,6 +20,23 @@ pub(super) fn read(
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 
+/// Checks what a plugin wrote as a host with any models and plugins does. What a prompt template adds is not known here,
+/// so a question with one is not checked.
+///
+/// # Errors
+///
+/// What the plugin gets in the place of an answer.
+pub fn check_question(written: &[u8]) -> Result<(), Failure> {
+    let question: Value = serde_json::from_slice(written).unwrap_or_default();
+    if question.get("prompt").is_some_and(Value::is_object) {
+        return Ok(());
+    }
+    let plugins = question.get("plugins").and_then(Value::as_array);
+    let ids = plugins.into_iter().flatten().filter_map(|entry| entry.get("id")?.as_str().map(str::to_owned));
+    let (ids, models) = (ids.collect::<Vec<_>>(), ["sample/model".to_owned()]);
+    read(written, &models, b"{}", &ids, &Prompts::default(), RequestBounds::default()).map(drop)
+}
+
 /// Adds what the plugin left out. Input that is not a JSON object is returned unchanged, and the
 /// parser refuses it. A body that needs no change is kept byte for byte, so that the parser sees
 /// duplicate members.
@@ -75,6 +92,27 @@ mod tests {
             assert_eq!(request.models, models, "{written}");
             assert!(!request.stream, "{written}");
             assert_eq!(request.provider.json.as_ref(), br#"{"zdr":true}"#, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_checked_without_the_models_and_plugins_of_a_host() {
+        for fine in [
+            r#"{"input":"x"}"#,
+            r#"{"model":"m","input":[{"role":"user","content":"x"}],"plugins":[{"id":"mine","a":1}]}"#,
+            r#"{"prompt":{"id":"p"}}"#,
+        ] {
+            assert_eq!(check_question(fine.as_bytes()), Ok(()), "{fine}");
+        }
+        for (wrong, starts) in [
+            (r#"{"input":5}"#, "input "),
+            (r#"{"input":"x","temperature":99}"#, "temperature "),
+            ("{}", "input "),
+            ("[]", ""),
+        ] {
+            let failure = check_question(wrong.as_bytes()).unwrap_err();
+            assert_eq!(failure.kind, ErrorKind::InvalidRequest, "{wrong}");
+            assert!(failure.message.starts_with(starts), "{}", failure.message);
         }
     }
 

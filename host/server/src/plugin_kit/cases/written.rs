@@ -40,7 +40,7 @@ pub(in super::super) struct ToolInput {
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct FunctionCall {
     pub(in super::super) function: String,
-    #[serde(default = "nothing")]
+    #[serde(default = "nothing", deserialize_with = "arguments")]
     pub(in super::super) arguments: Value,
 }
 
@@ -175,6 +175,12 @@ pub(super) fn milliseconds(now: Option<&Spanned<String>>) -> Result<u64, CaseMis
     let parsed = now.get_ref().parse::<jiff::Timestamp>().ok();
     let ms = parsed.and_then(|time| u64::try_from(time.as_millisecond()).ok());
     ms.ok_or_else(|| CaseMistake::at(now, "`now` takes a time such as \"2026-01-31T12:00:00Z\""))
+}
+
+/// Reads the arguments of a call: no host passes on anything but an object.
+fn arguments<'de, D: Deserializer<'de>>(written: D) -> Result<Value, D::Error> {
+    let arguments = Value::deserialize(written)?;
+    if arguments.is_object() { Ok(arguments) } else { Err(D::Error::custom("`arguments` takes a table")) }
 }
 
 fn nothing() -> Value {

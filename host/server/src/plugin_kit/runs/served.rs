@@ -3,10 +3,30 @@
 
 use serde_json::{Value, json};
 
-/// `input` as an array of items, and the content of messages as an array of parts. What else is wrong with a request is
-/// the case's own matter.
-pub(super) fn as_served(request: &Value) -> Value {
+/// Members of a request that are for the host. Of `provider`, hooks that judge see the options.
+const OF_THE_HOST: [&str; 9] = [
+    "models",
+    "plugins",
+    "session_id",
+    "trace",
+    "debug",
+    "route",
+    "prompt",
+    "stop_server_tools_when",
+    "store",
+];
+
+/// `input` as an array of items, and the content of messages as an array of parts; `model` and `stream`, which a host
+/// always gives, and nothing that is for the host. What else is wrong with a request is the case's own matter.
+pub(in super::super) fn as_served(request: &Value) -> Value {
     let mut request = request.clone();
+    if let Some(members) = request.as_object_mut() {
+        let first = members.get("models").and_then(|models| models.get(0)).cloned();
+        let model = first.unwrap_or_else(|| "sample/model".into());
+        members.entry("model").or_insert(model);
+        members.entry("stream").or_insert(false.into());
+        members.retain(|name, _| !OF_THE_HOST.contains(&name.as_str()));
+    }
     match request.get_mut("input") {
         Some(input @ Value::String(_)) => {
             let part = json!({"type": "input_text", "text": input.take()});
@@ -16,6 +36,25 @@ pub(super) fn as_served(request: &Value) -> Value {
         _ => {}
     }
     request
+}
+
+/// The entry of a request for the hook with this id, which a host always gives.
+pub(super) fn entry_of(settings: &Value, id: &str) -> Value {
+    let mut entry = settings.clone();
+    if let Some(members) = entry.as_object_mut() {
+        members.entry("id").or_insert(id.into());
+    }
+    entry
+}
+
+/// The response of a case with the members of a finished one, which a host always gives.
+pub(super) fn finished(response: &Value) -> Value {
+    let mut response = response.clone();
+    if let Some(members) = response.as_object_mut() {
+        members.entry("object").or_insert("response".into());
+        members.entry("status").or_insert("completed".into());
+    }
+    response
 }
 
 /// Writes the content of a message as parts, and the type of a message that has a role only.
@@ -40,17 +79,33 @@ mod tests {
 
     #[test]
     fn texts_become_items_and_parts() {
-        let short = json!({"model": "m", "input": "hi"});
+        let short = json!({"models": ["m", "n"], "input": "hi", "plugins": [{"id": "mine"}]});
         let message = |role: &str, part: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": part, "text": text}]});
-        let whole = json!({"model": "m", "input": [message("user", "input_text", "hi")]});
-        assert_eq!(as_served(&short), whole);
-        assert_eq!(as_served(&whole), whole);
-        let short =
-            json!({"input": [{"role": "assistant", "content": "a"}, {"type": "function_call", "name": "f"}]});
-        let whole = json!({"input": [message("assistant", "output_text", "a"), {"type": "function_call", "name": "f"}]});
-        assert_eq!(as_served(&short), whole);
-        for other in [json!({}), json!({"input": 5}), json!({"input": [5, {"role": 7}]})] {
+        let whole = |input: Value| json!({"model": "m", "stream": false, "input": input});
+        let served = as_served(&short);
+        assert_eq!(served["input"], json!([message("user", "input_text", "hi")]));
+        assert_eq!((&served["model"], &served["stream"]), (&json!("m"), &json!(false)));
+        assert_eq!((served.get("models"), served.get("plugins")), (None, None));
+        let streamed = json!({"model": "m", "stream": true, "input": []});
+        assert_eq!(as_served(&streamed), streamed);
+        let short = json!({"model": "m", "input": [{"role": "assistant", "content": "a"}, {"type": "function_call", "name": "f"}]});
+        let call = json!({"type": "function_call", "name": "f"});
+        assert_eq!(as_served(&short), whole(json!([message("assistant", "output_text", "a"), call])));
+        for other in [whole(json!(5)), whole(json!([5, {"role": 7}])), json!(5)] {
             assert_eq!(as_served(&other), other);
         }
+    }
+
+    #[test]
+    fn a_response_is_a_finished_one() {
+        let whole = json!({"id": "r", "object": "response", "status": "completed"});
+        assert_eq!(finished(&json!({"id": "r"})), whole);
+        assert_eq!(finished(&json!({"status": "failed"}))["status"], "failed");
+    }
+
+    #[test]
+    fn an_entry_has_the_id_of_its_hook() {
+        assert_eq!(entry_of(&json!({"a": 1}), "mine"), json!({"a": 1, "id": "mine"}));
+        assert_eq!(entry_of(&json!({"id": "other"}), "mine"), json!({"id": "other"}));
     }
 }

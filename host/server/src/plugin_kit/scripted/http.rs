@@ -5,8 +5,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_egress::{CheckedRequest, GuestLimits, GuestRequest, PlacedSecret, Target};
-use cofferdam_engine::redirected;
+use cofferdam_egress::{CheckedRequest, GuestRequest, PlacedSecret};
+use cofferdam_engine::{BoundedRequest, redirected};
 use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, UnsentRequest};
@@ -42,14 +42,9 @@ impl ScriptedImports {
         if let Some(error) = self.every_request {
             return Err(error);
         }
-        let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, timeout_ms } =
-            written;
-        let target = Target::parse(&url).map_err(|error| self.refused(&url, &error.into()))?;
-        let limits = GuestLimits {
-            body_bytes_max: body_bytes_max.into(),
-            total: Duration::from_millis(timeout_ms.into()),
-        };
-        let request = GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        let (url, time) = (written.url.clone(), Duration::from_millis(written.timeout_ms.into()));
+        let bounded = BoundedRequest::of(written, time).map_err(|refused| self.refused(&url, &refused))?;
+        let BoundedRequest { request, injections, redirects } = bounded;
         let mut checked = self.admit(grant, request, &injections)?;
         for _ in 0..redirects {
             if !checked.secrets().is_empty() {
@@ -114,6 +109,10 @@ impl ScriptedImports {
         sent.extend_from_slice(&request.body);
         let place = format!("the request {} {}", request.method, request.target.as_str());
         self.look_for_values(&place, &sent);
+        if request.limits.total.is_zero() {
+            self.note(format_args!("{place} has no time: its timeout_ms is 0"));
+            return Err(HttpError::Timeout);
+        }
         let Some(script) = self.take(checked) else { return Err(HttpError::Unreachable) };
         let ScriptedReply { status, headers, body } = match &script.answer {
             ScriptedAnswer::Reply(reply) => reply.clone(),

@@ -1,4 +1,4 @@
-//! RecordedAnswer answers of providers, cut off and split. An answer that was cut off must not look
+//! Recorded answers of providers, cut off and split. An answer that was cut off must not look
 //! complete, and how the network splits it must not change it.
 
 use cofferdam_engine::Framer;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Checked;
 use crate::plugin_kit::cases::{Case, CaseInput, ProviderInput, ProviderRequest, UpstreamAnswer};
-use crate::plugin_kit::runs::{Bench, Trouble, assembled, context, events_of_stream};
+use crate::plugin_kit::runs::{Bench, Trouble, as_served, assembled, context, events_of_stream};
 
 /// Number of places at which one answer is cut, and of ways in which it is split.
 const CUTS_MAX: usize = 128;
@@ -77,7 +77,7 @@ pub(super) fn all<'a>(bench: &'a Bench, cases: &'a [Case]) -> impl Iterator<Item
             // Of frames it is not known how their bytes were.
             UpstreamAnswer::Whole(_) | UpstreamAnswer::Fed(_) => return None,
         };
-        let (request, framing) = (request.to_string(), framing.unwrap_or_default());
+        let (request, framing) = (as_served(request).to_string(), framing.unwrap_or_default());
         Some(RecordedAnswer { bench, case, input, request, bytes, streamed, framing })
     })
 }
@@ -125,7 +125,8 @@ impl RecordedAnswer<'_> {
         let mut instance = plugin.open_provider(&context(self.case.now_ms, self.case.seed)).await?;
         let prepared = instance.prepare(self.request.as_bytes(), &self.input.target).await?;
         if !matches!(prepared, Ok(Prepared::Upstream(_))) {
-            return Ok(Map::new());
+            let rule = "`prepare` writes no request of whose answer this could be";
+            return Err(Trouble::Rule(rule.to_owned()));
         }
         assembled(self.events(&mut instance, reads).await?)
     }
