@@ -240,8 +240,14 @@ fn misbehaves(function: &str) -> String {
 
 #[test]
 fn calls_that_break_or_exceed_a_limit_are_told_with_the_key_of_the_limit() {
-    told("a panic", &misbehaves("trap"));
-    told("an endless loop", &misbehaves("hang"));
+    let panic = misbehaves("trap");
+    told("a panic", &panic);
+    assert!(panic.contains("in the case `a case`, tool-bad/cases/a.toml:1\n"), "{panic}");
+    assert!(panic.contains("log: warn guest call failed: broke (unreachable), in invoke\n"), "{panic}");
+    let hang = misbehaves("hang");
+    told("an endless loop", &hang);
+    let invoke = hang.lines().find(|line| line.contains("invoke ") && line.contains(" fuel, ")).unwrap();
+    assert!(invoke.contains("wrong"), "{hang}");
     told("a memory bomb", &misbehaves("allocate"));
     told("too much output", &misbehaves("flood"));
     told("an item that is no JSON object", &misbehaves("lie"));
@@ -344,6 +350,31 @@ fn the_name_of_a_built_in_plugin_is_told_by_check_and_refused_by_serve() {
     let refused = workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]);
     assert_eq!(refused.status.code(), Some(78));
     told("the name of a built-in plugin, served", &text(&refused));
+}
+
+#[test]
+fn what_the_host_would_refuse_beside_its_own_plugins_is_told() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
+    let check = |workshop: &Workshop, name: &str| {
+        workshop.document(&["plugin", "build", name]);
+        workshop.complaint(&["plugin", "check", name])
+    };
+    workshop.edit("tool-time/plugin.toml", "\"tool_time\"", "\"web_search\"");
+    told("a type of another tool", &check(&workshop, "tool-time"));
+    workshop.edit("tool-time/plugin.toml", "\"web_search\"", "\"Time Of\"");
+    told("a type that cannot be called", &workshop.complaint(&["plugin", "check", "tool-time"]));
+    workshop.edit("tool-time/plugin.toml", "\"Time Of\"", "\"tool_time\"");
+    workshop.edit("tool-time/plugin.toml", "\"0.1.0\"", "\"1\"");
+    told("a version that cannot be compared", &check(&workshop, "tool-time"));
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/hook-response-healing.wasm");
+    workshop.prebuilt_of("hook-mine", &std::fs::read(guest).unwrap());
+    workshop.edit("hook-mine/plugin.toml", "\"on-request\"", "\"on-response\"");
+    workshop.edit("hook-mine/plugin.toml", "\"hook-mine\"\nphases", "\"web\"\nphases");
+    told("an id of the host", &check(&workshop, "hook-mine"));
+    workshop.edit("hook-mine/plugin.toml", "\"web\"", "\"response-healing\"");
+    told("an id of another hook", &check(&workshop, "hook-mine"));
 }
 
 #[test]

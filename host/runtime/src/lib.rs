@@ -119,7 +119,7 @@ pub use recording::{
 };
 pub use registry::{
     MANIFEST_BYTES_MAX, PluginSource, Plugins, Runtime, RuntimeConfig, check_installed_folder,
-    read_installed_file, read_plugin_dir,
+    read_installed_file, read_plugin_dir, shared_name,
 };
 pub use replay::{Replayed, ReplayedVerdict};
 pub use schedule::{number_thread, processors, tune};

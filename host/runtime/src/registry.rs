@@ -32,6 +32,7 @@ use crate::warm::Warm;
 
 pub use folder::{MANIFEST_BYTES_MAX, check_installed_folder, read_installed_file, read_plugin_dir};
 pub use source::PluginSource;
+pub use unique::shared_name;
 
 use source::checked_manifest;
 

@@ -388,12 +388,16 @@ fn check_order(old: &str, new: &str, wanted: &UpdateArguments) -> Result<(), Fai
 }
 
 /// Whether a manifest's version can be compared.
-fn check_version(manifest: &Manifest) -> Result<(), Failure> {
-    Version::parse(&manifest.version).map(drop).map_err(|error| {
+///
+/// # Errors
+///
+/// It does not have the form of semver.org.
+pub(crate) fn check_version(manifest: &Manifest) -> Result<(), Failure> {
+    Version::parse(&manifest.version).map(drop).map_err(|_| {
         let Manifest { name, version, .. } = manifest;
         refusal(format!(
-            "the manifest of {name} has the version {version:?}: {error}; versions of installed plugins have the form \
-             1.2.3 of semver.org, so that updates can be compared"
+            "the manifest of {name} has the version {version:?}; versions of installed plugins have the form 1.2.3 of \
+             semver.org, so that updates can be compared"
         ))
     })
 }

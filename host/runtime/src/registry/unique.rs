@@ -1,7 +1,7 @@
 //! Checks that each name in a request stands for one plugin. Otherwise the order of file names
 //! would decide which of two plugins is meant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::PluginSource;
 use crate::error::LoadError;
@@ -27,6 +27,13 @@ pub(super) fn check<'a>(
         }
     }
     Ok(())
+}
+
+/// The first name that both plugins claim: what it names, and the name.
+#[must_use]
+pub fn shared_name(one: &Manifest, other: &Manifest) -> Option<(&'static str, String)> {
+    let taken: BTreeSet<(Namespace, String)> = names(other).map(|(space, _, id)| (space, id)).collect();
+    names(one).find(|(space, _, id)| taken.contains(&(*space, id.clone()))).map(|(_, what, id)| (what, id))
 }
 
 /// A namespace: names must be unique within it.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
 use cofferdam_runtime::{ContractLine, Fit, Inspection, PluginKind, missing_grants};
@@ -18,12 +19,19 @@ use super::watch::Watch;
 use crate::command::{CommandOutcome, grant_lines};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::install::check_version;
 use crate::options::Options;
-use crate::wiring::plugins::is_built_in;
+use crate::wiring::plugins::{Taken, is_built_in, taken_name};
 
 /// Width of the first column, and of the second where a verdict follows: with both, 80 characters.
 const TITLE_WIDTH: usize = 10;
 const TEXT_WIDTH: usize = 61;
+
+/// Number of calls that broke of which the report tells.
+const BROKEN_MAX: usize = 8;
+
+/// Interfaces with types and no functions.
+const TYPES_ONLY: [&str; 2] = ["types", "hooks"];
 
 /// One line of the report.
 struct Line {
@@ -97,6 +105,7 @@ pub(super) fn check_project(
         }
     }
     lines.extend(rebuild(project, &inspection));
+    lines.extend(beside_others(project));
     lines.extend(grants(options, project)?);
     Ok((report(project, &inspection, &lines), examined))
 }
@@ -179,7 +188,7 @@ fn imports(project: &Project, inspection: &Inspection, fit: &Fit) -> Line {
     }
     let names = inspection.imports.iter();
     let used = names.filter_map(|name| name.strip_prefix(ContractLine::PACKAGE)?.strip_prefix('/'));
-    let used = used.filter_map(|name| name.split('@').next()).filter(|name| *name != "types");
+    let used = used.filter_map(|name| name.split('@').next()).filter(|name| !TYPES_ONLY.contains(name));
     let used: Vec<&str> = used.collect();
     let used = if used.is_empty() { "none".to_owned() } else { used.join(", ") };
     Line::new("imports", format!("{used}; plugin.toml asks for {asks}"), Verdict::Ok)
@@ -191,9 +200,8 @@ fn needs(inspection: &Inspection) -> Line {
 }
 
 fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> {
-    let problem = examination.problem.as_ref();
-    if let Some(problem) = problem.filter(|problem| problem.in_compile) {
-        return vec![Line::new("compile", problem.message.clone(), Verdict::Wrong)];
+    if let Some(reason) = &examination.uncompiled {
+        return vec![Line::new("compile", reason.clone(), Verdict::Wrong)];
     }
     let time = match examination.compile_ms {
         ms @ ..1_000 => format!("{ms} ms"),
@@ -209,9 +217,11 @@ fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> 
     }
     let mut lines = vec![compile];
     lines.extend(examination.calls.iter().map(|call| call_line(project, call)));
-    if let Some(problem) = problem {
-        lines.push(called_wrong(project, problem));
-    }
+    lines.extend(examination.problems.iter().take(BROKEN_MAX).map(|problem| {
+        let mut line = called_wrong(project, problem);
+        line.more.extend(problem.notes.iter().cloned());
+        line
+    }));
     lines
 }
 
@@ -226,7 +236,8 @@ fn call_line(project: &Project, call: &ExaminedCall) -> Line {
         size(call.memory_bytes),
         manifest.memory_mib()
     );
-    Line::new("calls", text, Verdict::Ok)
+    let is_in_time = Duration::from_micros(call.busy_us) < manifest.deadline();
+    Line::new("calls", text, if is_in_time { Verdict::Ok } else { Verdict::Wrong })
 }
 
 fn called_wrong(project: &Project, problem: &Problem) -> Line {
@@ -298,6 +309,21 @@ fn rebuild(project: &Project, inspection: &Inspection) -> Option<Line> {
     let text = format!("gives other bytes ({interpreter} snapshot): pin the digest");
     let pin = format!("[plugins.{}] sha256 = \"{}\"", project.manifest.name, inspection.digest);
     Some(Line::new("rebuild", text, Verdict::Ok).with(pin))
+}
+
+/// What a host, or the installation, refuses although the plugin is good by itself.
+fn beside_others(project: &Project) -> Vec<Line> {
+    let manifest = &project.manifest;
+    let place = |text: &str| project.place_of("plugin.toml", &format!("\"{text}\""));
+    let taken = taken_name(manifest).map(|Taken { what, id, by }| {
+        Line::new("name", format!("the {what} `{id}` is taken by {by}"), Verdict::Wrong)
+            .with(format!("{}: choose another", place(&id)))
+    });
+    let version = check_version(manifest).err().map(|error| {
+        Line::new("version", error.to_string(), Verdict::Wrong)
+            .with(format!("{}: such as version = \"0.1.0\"", place(&manifest.version)))
+    });
+    taken.into_iter().chain(version).collect()
 }
 
 /// What the configuration in use does not grant. It is the operator's to grant.

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::canaries::Canaries;
 use super::cases::{self, Case};
 use super::project::{read_component, read_text, wrong};
-use super::runs::{Bench, CaseResult, Trouble};
+use super::runs::{Bench, CaseResult, GuestLines, Trouble, bounded_notes};
 use super::samples;
 use super::suite::{self, SuiteResult};
 use crate::command::{CommandOutcome, ExamineArguments};
@@ -43,8 +43,10 @@ pub(super) struct Examination {
     pub(super) suite: Vec<SuiteResult>,
     /// How the cases ended.
     pub(super) cases: Vec<CaseResult>,
-    /// What is wrong, if anything.
-    pub(super) problem: Option<Problem>,
+    /// Why it does not compile, or cannot be tried at all.
+    pub(super) uncompiled: Option<String>,
+    /// The calls that broke.
+    pub(super) problems: Vec<Problem>,
 }
 
 /// The most that the calls of one function took.
@@ -57,21 +59,22 @@ pub(super) struct ExaminedCall {
     pub(super) memory_bytes: usize,
 }
 
+/// A call that broke.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Problem {
     pub(super) message: String,
-    /// Whether compiling failed, and not a call.
-    pub(super) in_compile: bool,
     /// Whether the guest broke.
     pub(super) is_trap: bool,
+    /// Which call it was, and what else happened in it: one line each.
+    pub(super) notes: Vec<String>,
 }
 
 pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Failure> {
     limit_this_process()?;
     // What is wrong belongs into the report: the process that reads it shows nothing else.
-    let examination = examined(arguments).unwrap_or_else(|failure| {
-        let problem = Problem { message: failure.to_string(), in_compile: true, is_trap: false };
-        Examination { problem: Some(problem), ..Examination::default() }
+    let examination = examined(arguments).unwrap_or_else(|failure| Examination {
+        uncompiled: Some(failure.to_string()),
+        ..Examination::default()
     });
     let document = json!(examination);
     Ok(CommandOutcome { text: format!("{document}\n"), document })
@@ -94,11 +97,11 @@ fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
         let compile_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok((compile_ms, called(&bench, &cases, arguments.suite).await))
     })?;
-    let (compile_ms, calls) = match outcome {
-        Ok((compile_ms, calls)) => (compile_ms, calls),
-        Err(error) => (0, Calls { problem: Some(compile_problem(&plugin, &error)), ..Calls::default() }),
+    let (compile_ms, calls, uncompiled) = match outcome {
+        Ok((compile_ms, calls)) => (compile_ms, calls, None),
+        Err(error) => (0, Calls::default(), Some(why_uncompiled(&plugin, &error))),
     };
-    let Calls { suite, cases, problem } = calls;
+    let Calls { suite, cases, problems } = calls;
     Ok(Examination {
         compile_ms,
         is_cached: matches!(plugin.state(), PluginState::Compiled { from_cache: true, .. }),
@@ -106,7 +109,8 @@ fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
         calls: most(&runtime),
         suite,
         cases,
-        problem,
+        uncompiled,
+        problems,
     })
 }
 
@@ -141,19 +145,31 @@ pub(super) fn limit_this_process() -> Result<(), Failure> {
 struct Calls {
     suite: Vec<SuiteResult>,
     cases: Vec<CaseResult>,
-    problem: Option<Problem>,
+    problems: Vec<Problem>,
 }
 
 async fn called(bench: &Bench, cases: &[Case], with_suite: bool) -> Calls {
-    let problem_of_samples = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
-    let mut calls = Calls { problem: problem_of_samples, ..Calls::default() };
+    let mut calls = Calls::default();
+    let lines = GuestLines::default();
+    let sampled = {
+        let _watch = lines.watch();
+        samples::call(&bench.plugin, cases.is_empty()).await
+    };
+    if let Err(trouble) = sampled {
+        let of = "in a call that `plugin check` makes of every plugin".to_owned();
+        calls.problems.push(problem(trouble, bounded_notes([of].into_iter().chain(lines.taken()).collect())));
+    }
     if with_suite {
         calls.suite = suite::run(bench, cases).await;
     }
     for case in cases {
         let (result, broke) = bench.run(case).await;
+        if let Some(error) = broke {
+            let of = format!("in the case `{}`, {}", result.case, result.at);
+            let notes = [of].into_iter().chain(result.notes.iter().cloned()).collect();
+            calls.problems.push(problem(Trouble::Call(error), notes));
+        }
         calls.cases.push(result);
-        calls.problem = calls.problem.or_else(|| broke.map(|error| problem(Trouble::Call(error))));
     }
     calls
 }
@@ -230,24 +246,23 @@ fn load(
     plugin.ok_or_else(|| wrong(format!("{name} was not loaded")))
 }
 
-fn compile_problem(plugin: &Plugin, error: &cofferdam_runtime::CallError) -> Problem {
-    let message = match plugin.state() {
+fn why_uncompiled(plugin: &Plugin, error: &cofferdam_runtime::CallError) -> String {
+    match plugin.state() {
         PluginState::Failed(reason) => reason,
         _ => error.to_string(),
-    };
-    Problem { message, in_compile: true, is_trap: false }
+    }
 }
 
-fn problem(trouble: Trouble) -> Problem {
+fn problem(trouble: Trouble, notes: Vec<String>) -> Problem {
     match trouble {
-        Trouble::Rule(message) => Problem { message, in_compile: false, is_trap: false },
+        Trouble::Rule(message) => Problem { message, is_trap: false, notes },
         Trouble::Call(error) => Problem {
             message: error.to_string(),
-            in_compile: false,
             is_trap: matches!(
                 error.kind,
                 CallErrorKind::Trap(TrapKind::Unreachable | TrapKind::OutOfBounds | TrapKind::InvalidValue)
             ),
+            notes,
         },
     }
 }

@@ -59,13 +59,12 @@ pub(crate) fn stage(options: &Options, file: &Path) -> Result<StagedCopy, Failur
     write_copies(folder.path(), &name, found.manifest_text.as_bytes(), &component)
         .map_err(Failure::system(folder.path().display().to_string()))?;
     let examination = examine_files(&name, &manifest_copy, &component_copy)?.map_err(wrong)?;
-    match examination.problem {
-        Some(problem) if problem.in_compile => {
-            return Err(wrong(format!("{shown} does not compile: {}", problem.message)));
-        }
-        // A plugin may need settings that the operator gives it after it is installed.
-        Some(problem) => ask(&format!("note: called without settings: {}\n", problem.message)),
-        None => {}
+    if let Some(reason) = examination.uncompiled {
+        return Err(wrong(format!("{shown} does not compile: {reason}")));
+    }
+    // A plugin may need settings that the operator gives it after it is installed.
+    if let Some(problem) = examination.problems.first() {
+        ask(&format!("note: called without settings: {}\n", problem.message));
     }
     let origin = std::path::absolute(&found.component).map_err(Failure::system(shown.to_string()))?;
     let staged = StagedPlugin {

@@ -22,8 +22,8 @@ pub(super) fn test(dir: &Path) -> Result<Checked, Failure> {
     project.require_component()?;
     let extent = Extent { with_suite: true, host_cache: None };
     let examination = examination(&project, extent)?.map_err(wrong)?;
-    if let Some(problem) = examination.problem.as_ref().filter(|problem| problem.in_compile) {
-        return Err(wrong(problem.message.clone()));
+    if let Some(reason) = &examination.uncompiled {
+        return Err(wrong(reason.clone()));
     }
     let mut report = report(&examination);
     if cases.is_empty() {

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use cofferdam_engine::is_own_entry;
-use cofferdam_runtime::{LoadError, Plugin, PluginSource, Plugins, Runtime, read_plugin_dir};
+use cofferdam_runtime::{
+    LoadError, Manifest, Plugin, PluginSource, Plugins, Runtime, read_plugin_dir, shared_name,
+};
 
 use crate::config::Config;
 
@@ -44,6 +46,26 @@ pub(crate) fn load(
 /// Whether a plugin of this name is part of the program.
 pub(crate) fn is_built_in(name: &str) -> bool {
     EMBEDDED.iter().any(|(built_in, ..)| *built_in == name)
+}
+
+/// A name of a plugin that another plugin or the host has.
+pub(crate) struct Taken {
+    /// What it names, such as `hook id`.
+    pub(crate) what: &'static str,
+    pub(crate) id: String,
+    pub(crate) by: String,
+}
+
+/// The first name of a plugin that one of the built-in plugins, or the host itself, has already. A plugin takes the place
+/// of the built-in one that is named as it.
+pub(crate) fn taken_name(manifest: &Manifest) -> Option<Taken> {
+    if let Some(id) = manifest.entry_id().filter(|id| is_own_entry(id)) {
+        return Some(Taken { what: "id", id: id.to_owned(), by: "the host itself".to_owned() });
+    }
+    EMBEDDED.iter().filter(|(name, ..)| *name != manifest.name).find_map(|(name, text, ..)| {
+        let (what, id) = shared_name(manifest, &Manifest::parse(text).ok()?)?;
+        Some(Taken { what, id, by: format!("the plugin {name}") })
+    })
 }
 
 /// The component in the program with this SHA-256.

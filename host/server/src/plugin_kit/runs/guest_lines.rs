@@ -45,10 +45,16 @@ impl<S: Subscriber> Layer<S> for GuestLines {
     }
 }
 
-/// Appends the message of an event. Its fields repeat what a case says anyway.
+/// Appends the message of an event, and the function that was called. Other fields repeat what a case says anyway.
 struct EventMessage<'l>(&'l mut String);
 
 impl Visit for EventMessage<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "function" {
+            write!(self.0, ", in {value}").unwrap_or_default();
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             // Writing into a `String` cannot fail.
