@@ -59,7 +59,7 @@ async fn placeholder_anywhere_else_refuses_the_request() {
         assert_eq!(answer["error"], error, "{request}: {answer}");
     }
     assert_eq!(bench.site.connections(), 0);
-    bench.host.until_logged("tool-probe.toml: placeholder_headers = [");
+    bench.host.until_logged("the manifest of tool-probe: placeholder_headers = [");
 }
 
 #[tokio::test]

@@ -170,7 +170,7 @@ async fn guests_can_put_secrets_only_into_headers_of_the_grant() {
     }
     assert_eq!(bench.site.connections(), 0);
     bench.host.until_logged(
-        "the guest may not put api_key into x-message; to allow it: tool-probe.toml: placeholder_headers",
+        "the guest may not put api_key into x-message; to allow it: the manifest of tool-probe: placeholder_headers",
     );
     for header in ["X-Key", "authorization"] {
         assert_ok(&bench.probe(with(&bench, header)).await);

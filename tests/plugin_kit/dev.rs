@@ -111,7 +111,7 @@ async fn a_tool_is_served_and_again_after_a_change() {
     let dev = Dev::start(&workshop, "tool-time");
     let live = dev.next("live");
     assert!(live["done"][0].as_str().unwrap().starts_with("built "), "{live}");
-    assert_eq!(live["done"].as_array().unwrap()[1..], [json!("checked"), json!("1 cases"), json!("live")]);
+    assert_eq!(live["done"].as_array().unwrap()[1..], [json!("checked"), json!("1 case"), json!("live")]);
     let serving = dev.next("serving");
     let (listen, key) = (serving["listen"].as_str().unwrap(), serving["key"].as_str().unwrap());
     let curl = serving["curl"].as_str().unwrap();

@@ -110,7 +110,9 @@ pub enum Reason {
     Header,
     /// The guest set the header that carries the credential, or another header that identifies the
     /// caller.
-    #[error("a header competes with the credential")]
+    #[error(
+        "a header competes with the credential; one that is to be it has the placeholder {{{{secret:NAME}}}}, without spaces"
+    )]
     CredentialHeader,
     /// The method is not one of those that guests may use.
     #[error("the method must be GET, HEAD, POST, PUT, PATCH or DELETE")]

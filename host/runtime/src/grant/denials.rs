@@ -161,7 +161,7 @@ fn manifest_line<H: Display, W: Display>(
     have: impl IntoIterator<Item = H>,
     wanted: impl IntoIterator<Item = W>,
 ) -> String {
-    format!("{}.toml: {key} = {}", manifest.name, list(have, wanted))
+    format!("the manifest of {}: {key} = {}", manifest.name, list(have, wanted))
 }
 
 fn texts<T: Display>(names: impl IntoIterator<Item = T>) -> Vec<String> {

@@ -72,9 +72,9 @@ fn lines_for_later_refusals_name_the_side_that_refuses() {
     let grant = grant(&manifest, &operator);
     let line = |host: &str| grant.line_for_host(&host.parse().unwrap());
     assert_eq!(line("b.test"), "[plugins.t] hosts = [\"a.test\", \"b.test\"]");
-    assert_eq!(line("c.test"), "t.toml: hosts = [\"a.test\", \"b.test\", \"c.test\"]");
+    assert_eq!(line("c.test"), "the manifest of t: hosts = [\"a.test\", \"b.test\", \"c.test\"]");
     assert_eq!(grant.line_for_secret(&"k".parse().unwrap()), "[plugins.t] secrets = [\"k\"]");
-    assert_eq!(grant.line_for_header("x-key"), "t.toml: placeholder_headers = [\"x-key\"]");
+    assert_eq!(grant.line_for_header("x-key"), "the manifest of t: placeholder_headers = [\"x-key\"]");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn an_unrequested_import_is_denied_with_a_manifest_line() {
     let manifest = tool("[\"clock\"]", "");
     let joined = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Random]));
     assert!(!joined.grant.imports.contains(&Import::Random));
-    assert_eq!(joined.denials[0].line, "t.toml: imports = [\"clock\", \"random\"]");
+    assert_eq!(joined.denials[0].line, "the manifest of t: imports = [\"clock\", \"random\"]");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn denials_of_one_key_share_one_line() {
             ("model, request", "[plugins.t] imports = [\"model\", \"request\"]"),
             (
                 "random, scratch",
-                "t.toml: imports = [\"clock\", \"model\", \"random\", \"request\", \"scratch\"]"
+                "the manifest of t: imports = [\"clock\", \"model\", \"random\", \"request\", \"scratch\"]"
             ),
         ]
     );

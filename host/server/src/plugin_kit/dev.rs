@@ -153,7 +153,11 @@ impl DevLoop {
         if let Some(examination) = examination {
             passed("test", trial::report(&examination))?;
             let count = examination.cases.len();
-            done.push(if count == 0 { "tested".to_owned() } else { format!("{count} cases") });
+            done.push(match count {
+                0 => "tested".to_owned(),
+                1 => "1 case".to_owned(),
+                _ => format!("{count} cases"),
+            });
         }
         self.folder.install(&project).map_err(failed("serve"))?;
         self.serve().map_err(|text| Stumble { step: "serve", text })

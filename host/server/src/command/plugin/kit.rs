@@ -162,11 +162,14 @@ fn plugin_name(text: &str) -> Result<String, String> {
 }
 
 fn import(text: &str) -> Result<Import, String> {
-    let known = || Import::ALL.map(Import::as_str).join(", ");
-    Import::ALL
-        .into_iter()
-        .find(|import| import.as_str() == text)
-        .ok_or_else(|| format!("there is no such import; there are {}", known()))
+    let text = text.trim();
+    if let Some(import) = Import::ALL.into_iter().find(|import| import.as_str() == text) {
+        return Ok(import);
+    }
+    Err(match Import::ALL.into_iter().find(|import| import.brings(text)) {
+        Some(import) => format!("{text} comes with {import}"),
+        None => format!("there is no such import; there are {}", Import::ALL.map(Import::as_str).join(", ")),
+    })
 }
 
 fn contract_line(name: &str) -> Result<&'static ContractLine, String> {
