@@ -11,7 +11,7 @@ pub(crate) type Removed = Vec<(&'static str, usize)>;
 type Rule = fn(&RequestSummary, &Preferences, &Candidate) -> bool;
 
 /// Every rule with its name in messages to the client. A rule returns true if the endpoint may stay.
-const RULES: [(&str, Rule); 9] = [
+const RULES: [(&str, Rule); 10] = [
     ("provider.only", |_, preferences, candidate| {
         preferences.only.as_ref().is_none_or(|only| only.contain(candidate))
     }),
@@ -24,6 +24,7 @@ const RULES: [(&str, Rule); 9] = [
         !(preferences.deny_data_collection && candidate.data_collection)
     }),
     ("provider.zdr", |_, preferences, candidate| !preferences.zdr || candidate.zdr),
+    ("provider.enforce_distillable_text", |_, preferences, _| !preferences.enforce_distillable_text),
     ("provider.quantizations", |_, preferences, candidate| {
         let stated = &candidate.quantization;
         let wanted = &preferences.quantizations;

@@ -19,6 +19,8 @@ pub struct Preferences {
     pub(crate) require_parameters: bool,
     pub(crate) deny_data_collection: bool,
     pub(crate) zdr: bool,
+    /// Only models may be asked whose output may be used to train others. No endpoint can state that.
+    pub(crate) enforce_distillable_text: bool,
     pub(crate) quantizations: Vec<String>,
     pub(crate) sort: Option<SortBy>,
     /// The scope of the sort; `None` when not given.
@@ -90,9 +92,7 @@ impl Preferences {
             return Ok(Self { allow_fallbacks: true, ..Self::default() });
         }
         let fields = Fields::parse(json, "provider")?;
-        // Validated but without effect here: endpoints do not state `enforce_distillable_text`, and the
-        // host passes `options` to the provider's guest.
-        fields.flag("enforce_distillable_text")?;
+        // Validated but without effect here: the host passes `options` to the provider's guest.
         fields.object("options")?;
         let (sort, partition) = sort(&fields)?;
         Ok(Self {
@@ -105,6 +105,7 @@ impl Preferences {
                 .word("data_collection", &[("allow", false), ("deny", true)])?
                 .unwrap_or(false),
             zdr: fields.flag("zdr")?.unwrap_or(false),
+            enforce_distillable_text: fields.flag("enforce_distillable_text")?.unwrap_or(false),
             quantizations: words(&fields, "quantizations")?,
             sort,
             partition,
@@ -197,6 +198,7 @@ mod tests {
             require_parameters: true,
             deny_data_collection: true,
             zdr: true,
+            enforce_distillable_text: true,
             quantizations: vec!["fp8".into()],
             sort: Some(SortBy::Latency),
             partition: Some(Partition::None),

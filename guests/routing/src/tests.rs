@@ -125,6 +125,10 @@ fn nothing_allowed_is_not_found_and_says_why() {
     let candidates = [candidate("a", 1.0), candidate("b", 2.0)];
     let cases = [
         (r#"{"only":["x"]}"#, "of 2 endpoints, provider.only 2 excluded"),
+        (
+            r#"{"enforce_distillable_text":true}"#,
+            "of 2 endpoints, provider.enforce_distillable_text 2 excluded",
+        ),
         (r#"{"ignore":["a"],"zdr":true}"#, "of 2 endpoints, provider.ignore 1, provider.zdr 1 excluded"),
         (r#"{"order":["x"],"allow_fallbacks":false}"#, "provider.order 2"),
         (r#"{"max_price":{"prompt":0.1}}"#, "provider.max_price 2"),
