@@ -308,3 +308,17 @@ async fn parts_reach_an_endpoint_that_takes_their_kind() {
     let audio = json!([{"content": [{"type": "input_audio", "input_audio": {"data": "QUFB"}}]}]);
     assert_eq!(ask(&host, &json!({"model": MODEL, "input": audio})).await.status, 400);
 }
+
+#[tokio::test]
+async fn an_empty_error_or_an_odd_usage_costs_no_vectors() {
+    let (upstream, host) = single().await;
+    for (name, odd) in
+        [("error", json!("")), ("error", json!({})), ("error", json!(false)), ("usage", json!("none"))]
+    {
+        let mut body = json!({"data": [{"index": 0, "embedding": [1.0]}], "usage": {"prompt_tokens": 5}});
+        body[name] = odd;
+        upstream.reply(Reply::json(200, body));
+        let answer = ask(&host, &json!({"model": MODEL, "input": "x"})).await;
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text);
+    }
+}

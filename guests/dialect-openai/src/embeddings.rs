@@ -1,5 +1,5 @@
 //! OpenAI's `POST /embeddings`: inputs are texts or token lists, vectors come back as
-//! numbers or as base64. Parts of other kinds are written as clients write them, for endpoints that take them.
+//! numbers or as base64. Parts of other kinds are written as the host passes them, for endpoints that take them.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -20,7 +20,7 @@ use std::fmt;
 
 use crate::error::map_reported;
 use crate::failure::{malformed, unreadable_request};
-use crate::json::dollars;
+use crate::json::{dollars, if_readable, reported_error};
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -112,7 +112,7 @@ fn translate<'a>(input: &'a EmbeddingInput<'_>, supports: &[String]) -> Option<I
     }
 }
 
-/// A part in the form of the client; `None` if the endpoint does not state that it takes its kind.
+/// A part in the form of the API; `None` if the endpoint does not state that it takes its kind.
 fn translate_part<'a>(part: &'a EmbeddingPart<'_>, supports: &[String]) -> Option<Part<'a>> {
     let (ability, part) = match part {
         EmbeddingPart::Text(text) => return Some(Part::Text { r#type: "text", text }),
@@ -154,6 +154,7 @@ struct Reply<'a> {
     #[serde(default)]
     object: MaybeText<'a>,
     data: Option<Vec<Row<'a>>>,
+    #[serde(default, deserialize_with = "if_readable")]
     usage: Option<Usage<'a>>,
     error: Option<&'a RawValue>,
 }
@@ -193,8 +194,8 @@ struct Usage<'a> {
 /// input, all of the same length.
 pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
     let reply: Reply<'_> = json::utf8(body).and_then(json::from_str).map_err(|_| malformed())?;
-    if let Some(error) = reply.error {
-        return Err(map_reported(error.get()));
+    if let Some(error) = reported_error(reply.error) {
+        return Err(map_reported(error));
     }
     if reply.object.as_str() == "error" {
         return Err(map_reported(std::str::from_utf8(body).unwrap_or_default()));
@@ -209,19 +210,23 @@ pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings
         prompt_tokens,
         total_tokens: usage.total_tokens.0.unwrap_or(prompt_tokens),
         cost_dollars: dollars(usage.cost),
-        prompt_tokens_details: usage.prompt_tokens_details.and_then(details).unwrap_or_default(),
+        prompt_tokens_details: usage
+            .prompt_tokens_details
+            .and_then(|reported| details(reported, prompt_tokens))
+            .unwrap_or_default(),
     })
 }
 
-/// The tokens of each kind of input, as JSON, if there are two or more kinds.
-fn details(reported: &RawValue) -> Option<Vec<u8>> {
+/// The tokens of each kind of input, as JSON, if there are two or more kinds and none has more than `most`.
+fn details(reported: &RawValue, most: u64) -> Option<Vec<u8>> {
     let kinds: BTreeMap<String, Count> = json::from_str(reported.get()).ok()?;
     let kinds: BTreeMap<String, u64> = kinds
         .into_iter()
         .filter(|(name, _)| name.ends_with("_tokens") && name != "cached_tokens")
         .filter_map(|(name, count)| Some((name, count.0.filter(|count| *count > 0)?)))
         .collect();
-    if kinds.len() < 2 { None } else { serde_json::to_vec(&kinds).ok() }
+    let is_told = kinds.len() >= 2 && kinds.values().all(|count| *count <= most);
+    if is_told { serde_json::to_vec(&kinds).ok() } else { None }
 }
 
 /// Sorts the vectors by their index. There must be exactly one for each input, all of the same

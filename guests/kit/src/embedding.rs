@@ -59,7 +59,7 @@ pub enum EmbeddingPart<'a> {
     Text(Text<'a>),
     /// `image_url`: a URL, often a data URL.
     Image { url: Text<'a> },
-    /// Audio, video, files and unknown parts; `raw` is the part as the client wrote it.
+    /// Audio, video, files and unknown parts; `raw` is the part with its known members.
     Other { kind: Text<'a>, raw: &'a RawValue },
 }
 

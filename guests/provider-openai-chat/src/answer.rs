@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
+use cofferdam_dialect_openai::{
+    Fields, failure, log_probabilities, map_reported, on_one_line, reported_error, served_tier,
+};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
 use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer, json};
@@ -81,8 +83,8 @@ impl Answer {
             return if self.reason.is_some() || self.begun { self.complete() } else { Ok(()) };
         }
         let chunk: Chunk<'_> = json::from_str(data)?;
-        let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
-        let error = error.map(RawValue::get).filter(|error| !matches!(*error, "\"\"" | "false"));
+        let groq_error = || reported_error(chunk.x_groq.as_ref().and_then(|groq| groq.error));
+        let error = reported_error(chunk.error).or_else(groq_error);
         if let Some(error) = error.or_else(|| (chunk.object.as_str() == "error").then_some(data)) {
             self.release_pictures();
             self.events.fail(map_reported(error));

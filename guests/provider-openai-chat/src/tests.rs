@@ -141,6 +141,22 @@ fn malformed_answers_end_with_an_error() {
     }
 }
 
+#[test]
+fn what_an_answer_may_do_without_costs_no_answer() {
+    for odd in [
+        r#""error":"""#,
+        r#""error":{}"#,
+        r#""error":false"#,
+        r#""usage":"none""#,
+        r#""x_groq":1"#,
+        r#""usage":{"prompt_tokens":1,"prompt_tokens_details":"none"}"#,
+    ] {
+        let body = format!(r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":"stop"}}],{odd}}}"#);
+        let rendered = render(&decode_body(body.as_bytes()));
+        assert!(!rendered.contains("error") && rendered.contains("finish"), "{odd}: {rendered}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {

@@ -1,7 +1,7 @@
 //! The answers of servers. One type reads both a chunk of a stream and a whole answer. Every field
 //! may be missing, null or of an unexpected type.
 
-use cofferdam_dialect_openai::dollars;
+use cofferdam_dialect_openai::{dollars, if_readable};
 use cofferdam_guest_kit::bindings::types::Usage;
 use cofferdam_guest_kit::{Count, JsonText, List, MaybeText, TextOrList};
 use serde::Deserialize;
@@ -13,16 +13,19 @@ use serde_json::value::RawValue;
 pub(crate) struct Chunk<'a> {
     pub(crate) object: MaybeText<'a>,
     pub(crate) choices: List<Choice<'a>>,
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) usage: Option<UsageBody<'a>>,
     pub(crate) service_tier: MaybeText<'a>,
     pub(crate) error: Option<&'a RawValue>,
     /// Groq reports the usage of a stream here.
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) x_groq: Option<Groq<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Groq<'a> {
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) usage: Option<UsageBody<'a>>,
     pub(crate) error: Option<&'a RawValue>,
 }
@@ -35,6 +38,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) finish_reason: MaybeText<'a>,
     pub(crate) logprobs: Option<&'a RawValue>,
     /// Moonshot reports the usage of a stream here.
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) usage: Option<UsageBody<'a>>,
 }
 
@@ -116,13 +120,16 @@ pub(crate) struct UsageBody<'a> {
     prompt_tokens: Count,
     completion_tokens: Count,
     total_tokens: Count,
+    #[serde(deserialize_with = "if_readable")]
     prompt_tokens_details: Option<PromptDetails>,
+    #[serde(deserialize_with = "if_readable")]
     completion_tokens_details: Option<CompletionDetails>,
     /// DeepSeek's name for cached tokens.
     prompt_cache_hit_tokens: Count,
     /// Perplexity's number of searches.
     num_search_queries: Count,
     /// OpenRouter's number of searches.
+    #[serde(deserialize_with = "if_readable")]
     server_tool_use: Option<ServerTools>,
     cost: Option<&'a RawValue>,
 }
@@ -155,9 +162,13 @@ impl UsageBody<'_> {
         let reasoning =
             self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens.0);
         let reasoning = reasoning.unwrap_or_default();
-        // xAI does not include reasoning in the completion tokens; only the total shows it.
+        // xAI does not include reasoning in the completion tokens. The total shows it, or, without one, more
+        // reasoning than completion.
         let with_reasoning = completion.saturating_add(reasoning);
-        let beside = self.total_tokens.0 == Some(input.saturating_add(with_reasoning));
+        let beside = match self.total_tokens.0 {
+            Some(total) => total == input.saturating_add(with_reasoning),
+            None => reasoning > completion,
+        };
         let cached = prompt.and_then(|details| details.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);
         let searches = self.server_tool_use.as_ref().and_then(|tools| tools.web_search_requests.0);
         let searches = searches.or(self.num_search_queries.0).unwrap_or_default();

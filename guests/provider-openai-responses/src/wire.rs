@@ -1,7 +1,7 @@
 //! The answers of the upstream server, as far as this dialect reads them. Every field may be
 //! missing, null or of an unexpected type, because imitations of the API differ.
 
-use cofferdam_dialect_openai::dollars;
+use cofferdam_dialect_openai::{dollars, if_readable};
 use cofferdam_guest_kit::bindings::types::Usage;
 use cofferdam_guest_kit::{Count, List, MaybeText};
 use serde::Deserialize;
@@ -101,6 +101,7 @@ pub(crate) struct Response<'a> {
     pub(crate) object: MaybeText<'a>,
     pub(crate) status: MaybeText<'a>,
     pub(crate) output: Option<List<&'a RawValue>>,
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) usage: Option<UsageBody<'a>>,
     pub(crate) error: Option<&'a RawValue>,
     pub(crate) incomplete_details: Option<Incomplete<'a>>,
@@ -117,8 +118,10 @@ pub(crate) struct Incomplete<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct UsageBody<'a> {
     input_tokens: Count,
+    #[serde(deserialize_with = "if_readable")]
     input_tokens_details: Option<InputDetails>,
     output_tokens: Count,
+    #[serde(deserialize_with = "if_readable")]
     output_tokens_details: Option<OutputDetails>,
     cost: Option<&'a RawValue>,
 }

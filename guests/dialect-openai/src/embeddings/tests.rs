@@ -99,12 +99,24 @@ fn odd_figures_cost_no_vectors() {
     for (details, expected) in [
         (r#"{"text_tokens":3,"image_tokens":4,"audio_tokens":0}"#, r#"{"image_tokens":4,"text_tokens":3}"#),
         (r#"{"text_tokens":3,"cached_tokens":2}"#, ""),
+        (r#"{"text_tokens":3,"image_tokens":8}"#, ""),
         ("null", ""),
         ("[7]", ""),
     ] {
         let answer = usage(&format!(r#"{{"prompt_tokens":7,"prompt_tokens_details":{details}}}"#));
         assert_eq!(String::from_utf8(answer.prompt_tokens_details).unwrap(), expected, "{details}");
     }
+}
+
+#[test]
+fn what_an_answer_may_do_without_costs_no_vectors() {
+    for odd in [r#""error":"""#, r#""error":{}"#, r#""error":false"#, r#""usage":"none""#, r#""usage":7"#] {
+        let body = format!(r#"{{"data":[{{"embedding":[1]}}],{odd}}}"#);
+        let answer = decode_embeddings(body.as_bytes(), Some(1)).unwrap();
+        assert_eq!((answer.vectors.len(), answer.prompt_tokens), (1, 0), "{odd}");
+    }
+    let body = br#"{"data":[{"embedding":[1]}],"error":"no such model"}"#;
+    assert!(decode_embeddings(body, Some(1)).is_err());
 }
 
 #[test]
