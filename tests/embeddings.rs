@@ -1,7 +1,7 @@
 //! Embeddings: every form of input and of vector, and mistakes of providers.
 
 use crate::kit::client::{Answer, Client};
-use crate::kit::config::{MODEL, provider, several_of};
+use crate::kit::config::{MODEL, model, provider, several_of};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
@@ -160,20 +160,6 @@ async fn input_that_no_endpoint_accepts_is_named() {
 }
 
 #[tokio::test]
-async fn input_that_the_first_endpoint_cannot_take_goes_to_the_next() {
-    let a = Upstream::start().await;
-    let config = several_of("embeddings", &[&a.base]);
-    let config = config
-        .replace("endpoints = [", "endpoints = [{ provider = \"dead\", model = \"m\", input = 99 }, ")
-        + &provider("dead", "anthropic", &a.base);
-    let host = Setup::new().config(&config).start();
-    a.reply(vectors(&[json!([1])]));
-    let request = json!({"model": MODEL, "input": "x", "provider": {"order": ["dead", "a"]}});
-    let answer = ask(&host, &request).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-}
-
-#[tokio::test]
 async fn responses_that_do_not_match_the_request_are_a_bad_gateway() {
     let (upstream, host) = single().await;
     let request = json!({"model": MODEL, "input": ["a", "b"], "dimensions": 2});
@@ -321,4 +307,15 @@ async fn an_empty_error_or_an_odd_usage_costs_no_vectors() {
         let answer = ask(&host, &json!({"model": MODEL, "input": "x"})).await;
         assert_eq!(answer.status, 200, "{name}: {}", answer.text);
     }
+}
+
+#[test]
+fn a_model_at_a_provider_that_cannot_serve_its_kind_is_refused_at_the_start() {
+    let config =
+        provider("one", "anthropic", "http://127.0.0.1:9/v1") + &model(MODEL, "embeddings", &["one"]);
+    let output = Setup::new().config(&config).argument("--check").fail();
+    assert_eq!(output.status.code(), Some(78));
+    let text = String::from_utf8(output.stderr).unwrap();
+    let words = "endpoints[0].provider: provider-anthropic serves no models of kind `embeddings`";
+    assert!(text.contains(words), "{text}");
 }

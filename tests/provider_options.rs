@@ -12,7 +12,10 @@ const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 /// A host whose provider `one` speaks this dialect; `more` are further lines of its section.
 fn host(adapter: &str, upstream: &Upstream, more: &str) -> Host {
     let provider = provider("one", adapter, &upstream.base) + more + "\n";
-    let models = model(MODEL, "responses", &["one"]) + &model("test/embed", "embeddings", &["one"]);
+    let mut models = model(MODEL, "responses", &["one"]);
+    if adapter != "anthropic" {
+        models += &model("test/embed", "embeddings", &["one"]);
+    }
     Setup::new().config(&(provider + &models)).start()
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cofferdam_egress::{Credential, Egress, Origin, Placement};
-use cofferdam_engine::catalog::{self, Catalog, Endpoint, Provider};
+use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::EndpointKey;
 use cofferdam_engine::{
@@ -128,6 +128,7 @@ pub(crate) fn catalog_services(
         }
     }
     let destinations = broadcast::destinations(config, &mut credentials, &mut problems);
+    check_kinds(models, &providers, &mut problems);
     hosted::check(models, &providers, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
@@ -299,6 +300,30 @@ fn operator_key(
 
 fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, HostNameError> {
     Ok(BoundSecret { name: name.clone(), host: origin.map_or("", Origin::host).parse()? })
+}
+
+/// Reports endpoints whose provider does not serve models of their kind.
+fn check_kinds(
+    models: &[config::ModelConfig],
+    providers: &BTreeMap<&str, Arc<Provider>>,
+    problems: &mut Vec<Problem>,
+) {
+    for model in models {
+        for (index, endpoint) in model.endpoints.iter().enumerate() {
+            // Unknown providers were already reported when the configuration was checked.
+            let Some(provider) = providers.get(endpoint.candidate.provider.as_str()) else { continue };
+            let serves = match model.kind {
+                ModelKind::Responses => provider.adapter.exports_generation(),
+                ModelKind::Embeddings => provider.adapter.exports_embedding(),
+            };
+            if !serves {
+                let (adapter, kind) = (provider.adapter.name(), model.kind.as_str());
+                let message =
+                    format!("endpoints[{index}].provider: {adapter} serves no models of kind `{kind}`");
+                problems.push(problem(&model.place, message));
+            }
+        }
+    }
 }
 
 fn model(
