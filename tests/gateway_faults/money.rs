@@ -334,3 +334,92 @@ async fn usage_is_summed_and_bounded_and_unauthenticated_requests_leave_no_rows(
     let host = host.restart();
     assert_eq!(host.command(&["usage"])["total"]["requests"], 3, "sums outlive the process");
 }
+
+/// A host with credit where a token costs a millionth of a dollar.
+fn cheap(upstream: &Upstream) -> Host {
+    let host = Setup::new().config(&dear(upstream).replace("1000000", "1")).start();
+    host.command(&["credits", "add", "default", "10"]);
+    host
+}
+
+/// Which rows are marked as estimated, in a workspace whose credit is still there.
+fn estimated(mut host: Host) -> Vec<bool> {
+    assert!(credit(&host).0 > 9.9);
+    host.until_logged("a provider reports usage that cannot be right");
+    usage_of(&mut host).iter().map(|row| row.estimated).collect()
+}
+
+#[tokio::test]
+async fn figures_of_embeddings_that_cannot_be_right_are_estimated() {
+    let upstream = Upstream::start().await;
+    let host = cheap(&upstream);
+    let client = Client::new(&host);
+    for (usage, expected) in [
+        (json!({"prompt_tokens": 1e15, "total_tokens": 1e15}), [1, 1]),
+        (json!({"prompt_tokens": 1e30, "total_tokens": 5}), [1, 5]),
+        (json!({"prompt_tokens": 7, "total_tokens": 3}), [7, 7]),
+        (json!({"prompt_tokens": 7, "total_tokens": 1e15}), [7, 7]),
+    ] {
+        let data = json!([{"index": 0, "embedding": [1.0]}]);
+        upstream.reply(Reply::json(200, json!({"data": data, "usage": usage})));
+        let answer = client.post("/embeddings", &json!({"model": "test/embed", "input": "x"})).await;
+        let told = &answer.body["usage"];
+        assert_eq!([&told["prompt_tokens"], &told["total_tokens"]], expected.each_ref(), "{usage}");
+    }
+    assert_eq!(estimated(host), [true, true, false, false]);
+}
+
+/// A whole answer, or the last chunk of a stream, with this usage.
+fn counted(stream: bool, usage: &Value) -> Reply {
+    let name = if stream { "delta" } else { "message" };
+    let message = json!({"role": "assistant", "content": "fine"});
+    let choice = json!({"index": 0, name: message, "finish_reason": "stop"});
+    let body = json!({"choices": [choice], "usage": usage});
+    if stream { Reply::sse(&[body, json!("[DONE]")]) } else { Reply::json(200, body) }
+}
+
+/// What the client is told that its request used: input, cached input, output and reasoning.
+async fn told(client: &Client, stream: bool) -> [u64; 4] {
+    let mut asked = request();
+    asked["stream"] = stream.into();
+    let response = if stream {
+        client.stream(&asked).await.pop().unwrap()["response"].clone()
+    } else {
+        client.post("/responses", &asked).await.body
+    };
+    let usage = &response["usage"];
+    let figures = [
+        &usage["input_tokens"],
+        &usage["input_tokens_details"]["cached_tokens"],
+        &usage["output_tokens"],
+        &usage["output_tokens_details"]["reasoning_tokens"],
+    ];
+    figures.map(|figure| figure.as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn figures_of_answers_that_cannot_be_right_are_estimated() {
+    let upstream = Upstream::start().await;
+    let host = cheap(&upstream);
+    let client = Client::new(&host);
+    let (cached, reasoning) = (json!({"cached_tokens": 500}), json!({"reasoning_tokens": 500}));
+    let all = |total: Value| {
+        json!({"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": total,
+            "prompt_tokens_details": cached, "completion_tokens_details": reasoning})
+    };
+    for (usage, expected) in [
+        (json!({"prompt_tokens": 7, "completion_tokens": 1e15, "total_tokens": 1e15}), [7, 0, 1, 0]),
+        (json!({"prompt_tokens": 1e30, "completion_tokens": 3}), [1, 0, 3, 0]),
+        (all(json!(30)), [10, 10, 20, 20]),
+        // Reasoning beside the completion, as some providers count it.
+        (all(json!(530)), [10, 10, 520, 500]),
+        (all(Value::Null), [10, 10, 520, 500]),
+    ] {
+        for stream in [false, true] {
+            upstream.reply(counted(stream, &usage));
+            assert_eq!(told(&client, stream).await, expected, "{usage}");
+        }
+    }
+    let expected = [true, true, true, true, false, false, false, false, false, false];
+    assert_eq!(estimated(host), expected);
+}

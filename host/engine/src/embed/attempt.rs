@@ -54,7 +54,7 @@ impl Trial for EmbeddingAttempt<'_> {
         let begun = |status, used, rest| Begun { status, used, events: Vec::new(), is_empty: false, rest };
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
-                let vectors = self.checked(vectors)?;
+                let vectors = self.checked(corrected(vectors, entry))?;
                 instance.close().await;
                 return Ok(begun(None, None, Received { vectors, memory: MemoryShare::of_answer() }));
             }
@@ -117,6 +117,7 @@ impl EmbeddingAttempt<'_> {
         entry.told(usage_of(&vectors));
         let vectors = self.checked(vectors)?;
         drop(body);
+        let vectors = corrected(vectors, entry);
         // The vectors, and the body that is made of them.
         let length: usize = vectors.vectors.iter().map(Vec::len).sum();
         let written = written_bytes(&vectors, self.request.encoding_format);
@@ -152,6 +153,21 @@ pub(super) fn usage_of(vectors: &Embeddings) -> Usage {
 /// The endpoint made vectors of another length than the client asked for.
 fn undimensioned() -> AttemptFailure {
     let message = "dimensions is not supported by any endpoint of this model";
+/// The answer without figures that cannot be right, see [`LedgerEntry::corrected`].
+fn corrected(vectors: Embeddings, entry: &LedgerEntry) -> Embeddings {
+    let usage = entry.corrected(usage_of(&vectors));
+    let total = entry.corrected(Usage { input_tokens: vectors.total_tokens, ..no_usage() });
+    let prompt_tokens_details =
+        if usage.input_tokens > 0 { vectors.prompt_tokens_details } else { Vec::new() };
+    Embeddings {
+        prompt_tokens: usage.input_tokens,
+        total_tokens: total.input_tokens.max(usage.input_tokens),
+        cost_dollars: usage.cost_dollars,
+        prompt_tokens_details,
+        ..vectors
+    }
+}
+
     AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
 }
 

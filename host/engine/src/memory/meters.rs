@@ -122,6 +122,8 @@ pub struct ProviderMeter {
     attempts: StripedHistogram,
     /// Limits how often the log says that the provider cannot be reached.
     pub(crate) unreached: LogThrottle,
+    /// Limits how often the log says that the usage it reports cannot be right.
+    pub(crate) corrected: LogThrottle,
 }
 
 impl Default for ProviderMeter {
@@ -132,6 +134,7 @@ impl Default for ProviderMeter {
             first_content: StripedHistogram::new(&SECONDS),
             attempts: StripedHistogram::new(&SECONDS),
             unreached: LogThrottle::default(),
+            corrected: LogThrottle::default(),
         }
     }
 }

@@ -48,7 +48,8 @@ pub(crate) struct TurnTokens {
 }
 
 impl TurnTokens {
-    fn input_at(self, endpoint: &Endpoint) -> u64 {
+    /// The most input at `endpoint`.
+    pub(crate) fn input_at(self, endpoint: &Endpoint) -> u64 {
         self.within_contexts(self.input, endpoint)
     }
 

@@ -217,6 +217,21 @@ impl LedgerEntry {
         }
     }
 
+    /// Takes out of the usage that a provider reports with these events what cannot be right. Called
+    /// before the events are counted or used.
+    pub(crate) fn correct(&self, events: &mut [Event]) {
+        for event in events {
+            if let Event::Usage(usage) = event {
+                *usage = self.corrected(*usage);
+            }
+        }
+    }
+
+    /// The usage that a provider reports in the current attempt, without what cannot be right.
+    pub(crate) fn corrected(&self, usage: Usage) -> Usage {
+        self.underway.as_ref().map_or(usage, |underway| underway.corrected(usage))
+    }
+
     /// Counts what an attempt has received before its answer is used: events, and the usage that the
     /// provider reports with them.
     pub(crate) fn seen(&mut self, events: &[Event]) {

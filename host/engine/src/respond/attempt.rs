@@ -114,7 +114,8 @@ impl ResponseAttempt<'_> {
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, json.len()))?;
         let told = rendered.map(|rendered| rendered.tools);
         let upstream = match prepared {
-            Ok(Prepared::Answer(events)) => {
+            Ok(Prepared::Answer(mut events)) => {
+                entry.correct(&mut events);
                 self.check(endpoint, &events)?;
                 let is_empty = is_empty(&events)?;
                 instance.close().await;
@@ -196,7 +197,7 @@ impl ResponseAttempt<'_> {
             } else {
                 self.scope.parts().timeouts.idle
             };
-            let more = reading
+            let mut more = reading
                 .next(deadline, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
@@ -204,6 +205,7 @@ impl ResponseAttempt<'_> {
                 // Bytes that are no event, such as comments, arrived in time for each read.
                 return Err(AttemptFailure::read(ReadError::Late(Late::Step), status, begun));
             }
+            entry.correct(&mut more);
             entry.seen(&more);
             self.check(endpoint, &more).map_err(|failed| failed.with_status(status).cut_here())?;
             let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));

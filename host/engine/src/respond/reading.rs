@@ -145,6 +145,7 @@ impl ResponseRun {
         let mut events = mem::take(&mut answering.begun.events);
         let held = run.deadline.held();
         loop {
+            run.entry.correct(&mut events);
             run.entry.received(&events);
             let applied = apply(assembler, events);
             if assembler.ended().is_some()

@@ -112,6 +112,7 @@ impl Turn {
             input,
             fetched: all.saturating_sub(input),
             output_max: self.tokens.output_at(endpoint),
+            input_max: self.tokens.input_at(endpoint),
         }
     }
 }

@@ -17,6 +17,16 @@ use tokio::time::Instant;
 
 /// The number of bytes of text that are estimated as one token.
 const BYTES_PER_TOKEN: u64 = 4;
+/// A reported count is believed up to this many times the most that was estimated, and this many
+/// tokens beside: limits of models may be stated wrongly, and some models reason or search without
+/// being asked to.
+const BELIEVED_TIMES: u64 = 16;
+const BELIEVED_BESIDE: u64 = 1 << 20;
+/// The same where the provider's own tools are offered: what they find is input of each of their
+/// steps.
+const BELIEVED_BESIDE_HOSTED: u64 = 1 << 24;
+/// The highest reported cost of a turn that is believed, in dollars.
+const BELIEVED_DOLLARS: f64 = 1_000.0;
 
 /// The tokens that an attempt is estimated to have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +37,8 @@ pub(crate) struct AttemptTokens {
     pub(crate) fetched: u64,
     /// The most output, by the request and the endpoint.
     pub(crate) output_max: u64,
+    /// The most input, by the request and the endpoint.
+    pub(crate) input_max: u64,
 }
 
 /// What is charged for an answer that broke off, beyond what its provider has reported.
@@ -58,6 +70,8 @@ pub(super) struct Underway {
     /// Whether the caller pays the provider directly. Until that is decided, whether it might.
     pub(super) is_byok: bool,
     tokens: AttemptTokens,
+    /// How many tokens a reported count may have beside the estimate.
+    believed_beside: u64,
     output_bytes: u64,
     images: u32,
     call_prices: CallPrices,
@@ -90,6 +104,7 @@ impl Underway {
             prices: endpoint.prices,
             is_byok,
             tokens,
+            believed_beside: if hosted.is_empty() { BELIEVED_BESIDE } else { BELIEVED_BESIDE_HOSTED },
             output_bytes: 0,
             images: 0,
             call_prices: endpoint.call_prices(hosted),
@@ -108,6 +123,51 @@ impl Underway {
     pub(super) fn asked_again(&mut self) {
         self.began = Instant::now();
         self.presence.sent().store(false, Ordering::Relaxed);
+    }
+
+    /// The usage that a provider reports, without what cannot be right: a count or a cost far above what
+    /// the attempt can have used is not reported, and a part is at most its whole.
+    pub(super) fn corrected(&self, reported: Usage) -> Usage {
+        let believed = |count: u64, most: u64| {
+            let limit = most.saturating_mul(BELIEVED_TIMES).saturating_add(self.believed_beside);
+            if count <= limit { count } else { 0 }
+        };
+        let input_tokens = believed(reported.input_tokens, self.tokens.input_max);
+        let output_tokens = believed(reported.output_tokens, self.tokens.output_max);
+        let cached_tokens = reported.cached_tokens.min(input_tokens);
+        let corrected = Usage {
+            input_tokens,
+            cached_tokens,
+            cache_write_tokens: reported.cache_write_tokens.min(input_tokens - cached_tokens),
+            output_tokens,
+            reasoning_tokens: reported.reasoning_tokens.min(output_tokens),
+            cost_dollars: reported.cost_dollars.filter(|dollars| *dollars <= BELIEVED_DOLLARS),
+            ..reported
+        };
+        if corrected != reported {
+            self.log_corrected(&reported);
+        }
+        corrected
+    }
+
+    /// Logs, at most once a minute for each endpoint, that its provider reports a usage that cannot be
+    /// right.
+    fn log_corrected(&self, reported: &Usage) {
+        let key = self.health.key();
+        let subject = format!("{} {} {}", key.model, key.upstream, key.tier);
+        if self.health.meters().provider.corrected.is_due(&subject, std::time::Instant::now()) {
+            tracing::warn!(
+                provider = %key.provider,
+                model = %key.model,
+                input_tokens = reported.input_tokens,
+                cached_tokens = reported.cached_tokens,
+                cache_write_tokens = reported.cache_write_tokens,
+                output_tokens = reported.output_tokens,
+                reasoning_tokens = reported.reasoning_tokens,
+                cost_dollars = reported.cost_dollars,
+                "a provider reports usage that cannot be right"
+            );
+        }
     }
 
     /// Counts what arrived, and notes the usage that the provider reports with it.
@@ -337,7 +397,8 @@ mod tests {
         Underway {
             prices: Prices { input: Amount(1), output: Amount(1), ..Prices::default() },
             is_byok: false,
-            tokens: AttemptTokens { input: 5, fetched: 0, output_max },
+            tokens: AttemptTokens { input: 5, fetched: 0, output_max, input_max: 20 },
+            believed_beside: BELIEVED_BESIDE,
             output_bytes: 40,
             images: 0,
             call_prices: CallPrices::default(),
@@ -377,6 +438,26 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(45)).await;
         let missing = told.unreported(Unreported::Produced, None);
         assert_eq!((missing.input_tokens, missing.output_tokens), (0, 500), "beyond what it has said");
+    }
+
+    #[tokio::test]
+    async fn reported_figures_are_believed_up_to_a_multiple_of_the_estimate() {
+        let answer = underway(100);
+        let beside = BELIEVED_BESIDE;
+        let told = |input, output| Usage { input_tokens: input, output_tokens: output, ..no_usage() };
+        let most = told(16 * 20 + beside, 16 * 100 + beside);
+        assert_eq!(answer.corrected(most), most);
+        assert_eq!(answer.corrected(told(16 * 20 + beside + 1, 3)), told(0, 3));
+        assert_eq!(answer.corrected(told(3, 16 * 100 + beside + 1)), told(3, 0));
+        let parts = Usage {
+            cached_tokens: 8,
+            cache_write_tokens: 8,
+            reasoning_tokens: 8,
+            cost_dollars: Some(1e9),
+            ..told(10, 5)
+        };
+        let corrected = Usage { cached_tokens: 8, cache_write_tokens: 2, reasoning_tokens: 5, ..told(10, 5) };
+        assert_eq!(answer.corrected(parts), corrected);
     }
 
     #[tokio::test(start_paused = true)]
