@@ -1,7 +1,7 @@
 //! Embeddings: every form of input and of vector, and mistakes of providers.
 
 use crate::kit::client::{Answer, Client};
-use crate::kit::config::{MODEL, model, provider, several_of};
+use crate::kit::config::{MODEL, model, provider, several_of, with_keys};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
@@ -150,13 +150,37 @@ async fn input_that_no_endpoint_accepts_is_named() {
     let image =
         json!({"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]});
     let request = json!({"model": MODEL, "input": ["a", image]});
-    let answer =
-        Client::new(&host).post_with("/embeddings", &request, &[("x-service-metadata", "enabled")]).await;
+    let answer = ask(&host, &request).await;
     assert_eq!(answer.status, 400, "{}", answer.text);
     assert!(answer.message().starts_with("input[1] "), "{}", answer.text);
     assert_eq!(answer.body["error"]["metadata"]["error_type"], "invalid_request");
-    assert_eq!(answer.body["error"]["metadata"]["previous_errors"].as_array().unwrap().len(), 1);
     assert!(a.asked().is_empty() && b.asked().is_empty());
+}
+
+/// [`MODEL`] at the chat providers `plain`, which states nothing, and `able`, which is dearer and takes pictures.
+fn plain_and_able(plain: &Upstream, able: &Upstream) -> Host {
+    let models =
+        with_keys(&model(MODEL, "embeddings", &["plain", "able"]), "able", "supports = [\"images\"]");
+    let config = provider("plain", "openai-chat", &plain.base) + &provider("able", "openai-chat", &able.base);
+    Setup::new().config(&(config + &models)).start()
+}
+
+#[tokio::test]
+async fn input_that_is_not_text_goes_only_to_endpoints_that_state_its_kind() {
+    let (plain, able) = (Upstream::start().await, Upstream::start().await);
+    let host = plain_and_able(&plain, &able);
+    let input =
+        json!([{"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]);
+    let only = json!({"sort": "price", "allow_fallbacks": false});
+    able.reply(vectors(&[json!([1])]));
+    let answer = ask(&host, &json!({"model": MODEL, "input": input, "provider": only})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // A failure that passes is not hidden by an endpoint that cannot take the input.
+    able.reply(script::refusal(503, "busy"));
+    able.reply(vectors(&[json!([1])]));
+    let answer = ask(&host, &json!({"model": MODEL, "input": input, "provider": {"sort": "price"}})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!((plain.asked().len(), able.asked().len()), (0, 3));
 }
 
 #[tokio::test]
@@ -293,6 +317,40 @@ async fn parts_reach_an_endpoint_that_takes_their_kind() {
     assert_eq!(upstream.asked_once().body["input"], input);
     let audio = json!([{"content": [{"type": "input_audio", "input_audio": {"data": "QUFB"}}]}]);
     assert_eq!(ask(&host, &json!({"model": MODEL, "input": audio})).await.status, 400);
+}
+
+#[tokio::test]
+async fn only_known_members_of_parts_reach_a_provider() {
+    let upstream = Upstream::start().await;
+    let models = with_keys(
+        &model(MODEL, "embeddings", &["p"]),
+        "p",
+        "supports = [\"audio\", \"video\", \"files\", \"images\"]",
+    );
+    let host = Setup::new().config(&(provider("p", "openai-chat", &upstream.base) + &models)).start();
+    let part = |kind: &str, source: Value| json!({"type": kind, kind: source});
+    for kind in ["input_audio", "input_video", "input_file"] {
+        let named = json!([{"content": [part(kind, json!({"file_id": "file-of-another"}))]}]);
+        let refused = ask(&host, &json!({"model": MODEL, "input": named})).await;
+        let message = format!("input[0].content[0].{kind}.data is required");
+        assert_eq!((refused.status, refused.message()), (400, message.as_str()), "{}", refused.text);
+        upstream.reply(vectors(&[json!([1])]));
+        let mut odd = part(kind, json!({"data": "QUFB", "format": "x", "file_id": "file-of-another"}));
+        odd["file_id"] = "file-of-another".into();
+        let text = json!({"type": "text", "text": "a", "file_id": "file-of-another"});
+        let picture =
+            part("image_url", json!({"url": "data:image/png;base64,AAAA", "file_id": "file-of-another"}));
+        let input = json!([{"content": [odd, text, picture], "file_id": "file-of-another"}]);
+        assert_eq!(ask(&host, &json!({"model": MODEL, "input": input})).await.status, 200);
+        let sent = upstream.asked().pop().unwrap().body;
+        let expected = json!([{"content": [
+            part(kind, json!({"data": "QUFB", "format": "x"})),
+            {"type": "text", "text": "a"},
+            part("image_url", json!({"url": "data:image/png;base64,AAAA"})),
+        ]}]);
+        assert_eq!(sent["input"], expected, "{kind}");
+    }
+    assert_eq!(upstream.asked().len(), 3);
 }
 
 #[tokio::test]

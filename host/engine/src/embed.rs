@@ -8,7 +8,7 @@ use crate::AnswerBody;
 use crate::Engine;
 use crate::RespondOptions;
 use crate::caller::Caller;
-use crate::catalog::ModelKind;
+use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::Amount;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{AttendedWork, ClientDeparture, ClientPresence};
@@ -16,12 +16,12 @@ use crate::money::credit::TurnTokens;
 use crate::offload::aside;
 use crate::random::random_hex;
 use crate::refusal::Refusal;
-use crate::request::EmbeddingsRequest;
+use crate::request::{Ability, EmbeddingsRequest};
 use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, RequestGuard, StepType};
-use attempt::{EmbeddingAttempt, Received, usage_of};
+use attempt::{EmbeddingAttempt, Received, unsupported, usage_of};
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
@@ -73,6 +73,7 @@ impl Engine {
         options.check_session(request.session_id.as_deref())?;
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
+        let candidates = candidates(&models, &request)?;
         let scope = RequestScope::new(Arc::clone(self), caller, options, id, timeline);
         let trace = scope.trace(&request.model, &request.provider, || None);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
@@ -80,7 +81,7 @@ impl Engine {
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let (kind, account) = (UsageKind::Embeddings, Arc::default());
         let mut run = Run::open(&scope, kind, false, &account, trace, deadline).await?;
-        let answered = Box::pin(answer(&scope, &request, &models, &mut run)).await;
+        let answered = Box::pin(answer(&scope, &request, &models, candidates, &mut run)).await;
         // The entry of a client that has left is settled as cancelled when it is dropped.
         answered.map_err(|refusal| if run.deadline.has_left() { refusal } else { run.fail(refusal) })
     }
@@ -91,10 +92,11 @@ async fn answer(
     scope: &RequestScope,
     request: &EmbeddingsRequest,
     models: &[NamedModel],
+    candidates: Vec<(u32, Arc<Endpoint>)>,
     run: &mut Run,
 ) -> Result<Bytes, Refusal> {
     let plan = RoutingPlan {
-        candidates: routing::candidates(models, |_| true),
+        candidates,
         summary: summary(request, models),
         allow_fallbacks: request.provider.allow_fallbacks,
         allowed: request.provider.allowed.clone(),
@@ -152,12 +154,38 @@ async fn answer(
     body.await?.map_err(|_| Refusal::internal())
 }
 
+/// The endpoints that state what the request needs. Parts that are not text go to no endpoint that states nothing: most
+/// embedding models take text only.
+///
+/// # Errors
+/// 400 where none is left. It names the first input of a kind that no endpoint takes, or else the first that is not text
+/// only.
+fn candidates(
+    models: &[NamedModel],
+    request: &EmbeddingsRequest,
+) -> Result<Vec<(u32, Arc<Endpoint>)>, Refusal> {
+    let states = |endpoint: &Endpoint, need: Ability| {
+        endpoint.candidate.supports.iter().any(|stated| stated == need.as_str())
+    };
+    let needs = &request.needs;
+    let able = routing::candidates(models, |endpoint| needs.keys().all(|need| states(endpoint, *need)));
+    if !able.is_empty() {
+        return Ok(able);
+    }
+    let is_taken = |need| models.iter().any(|named| named.endpoints().any(|endpoint| states(endpoint, need)));
+    let untaken = needs.iter().filter(|(need, _)| !is_taken(**need)).map(|(_, index)| index).min();
+    match untaken.or_else(|| needs.values().min()) {
+        Some(index) => Err(Refusal::invalid(unsupported(*index))),
+        None => Err(Refusal::no_endpoints()),
+    }
+}
+
 /// The summary of the request that routers get.
 fn summary(request: &EmbeddingsRequest, models: &[NamedModel]) -> RequestSummary {
     RequestSummary {
         preferences: request.provider.json.to_vec(),
         parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
-        needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
+        needs: request.needs.keys().map(|need| need.as_str().to_owned()).collect(),
         input_tokens: request.input_tokens,
         ..routing::summary(Purpose::Embeddings, &request.model, NamedModel::ids(models))
     }

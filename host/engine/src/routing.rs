@@ -58,6 +58,11 @@ pub(crate) struct NamedModel {
 }
 
 impl NamedModel {
+    /// The endpoints of the model.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.model.endpoints.iter().map(|endpoint| &**endpoint)
+    }
+
     /// The ids of models, for the summary.
     pub(crate) fn ids(models: &[Self]) -> Vec<String> {
         models.iter().map(|named| named.model.id.clone()).collect()

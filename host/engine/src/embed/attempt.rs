@@ -60,7 +60,10 @@ impl Trial for EmbeddingAttempt<'_> {
             }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
-            Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
+            Err(EmbeddingFailure::UnsupportedInput(index)) => {
+                let message = unsupported(index as usize);
+                return Err(AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message)));
+            }
         };
         let used = self.scope.credentials().release(&endpoint.provider, is_byok).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline, entry).await {
@@ -114,10 +117,10 @@ impl EmbeddingAttempt<'_> {
         timeline.end_call(step, call_outcome(&vectors), instance.spent(), &[]);
         let vectors = vectors?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status)))?;
+        let vectors = corrected(vectors, entry);
         entry.told(usage_of(&vectors));
         let vectors = self.checked(vectors)?;
         drop(body);
-        let vectors = corrected(vectors, entry);
         // The vectors, and the body that is made of them.
         let length: usize = vectors.vectors.iter().map(Vec::len).sum();
         let written = written_bytes(&vectors, self.request.encoding_format);
@@ -150,9 +153,6 @@ pub(super) fn usage_of(vectors: &Embeddings) -> Usage {
     Usage { input_tokens: vectors.prompt_tokens, cost_dollars: vectors.cost_dollars, ..no_usage() }
 }
 
-/// The endpoint made vectors of another length than the client asked for.
-fn undimensioned() -> AttemptFailure {
-    let message = "dimensions is not supported by any endpoint of this model";
 /// The answer without figures that cannot be right, see [`LedgerEntry::corrected`].
 fn corrected(vectors: Embeddings, entry: &LedgerEntry) -> Embeddings {
     let usage = entry.corrected(usage_of(&vectors));
@@ -168,10 +168,13 @@ fn corrected(vectors: Embeddings, entry: &LedgerEntry) -> Embeddings {
     }
 }
 
+/// The endpoint made vectors of another length than the client asked for.
+fn undimensioned() -> AttemptFailure {
+    let message = "dimensions is not supported by any endpoint of this model";
     AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
 }
 
-fn unsupported(index: u32) -> AttemptFailure {
-    let message = format!("input[{index}] is of a kind that no endpoint of this model takes");
-    AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
+/// The message for an input of a kind that no endpoint takes.
+pub(super) fn unsupported(index: usize) -> String {
+    format!("input[{index}] is of a kind that no endpoint of this model takes")
 }

@@ -3,13 +3,13 @@
 use super::bounds::PartCount;
 use super::fields::BodyFields;
 use super::input::saturated;
-use super::json::{JsonDocument, JsonKind, JsonValue};
-use super::rule::{NAME, ValueRule};
-use super::settings::Needs;
+use super::json::{JsonDocument, JsonKind, JsonValue, separate};
+use super::rule::{NAME, Shape, ValueRule, required};
 use super::shapes::embeddings::{BODY, PARTS};
 use super::weight::Weight;
 use super::{Ability, InvalidRequest, ProviderPreferences, guest, weight};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// The encoding of vectors in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,8 +42,8 @@ pub struct EmbeddingsRequest {
     pub user: Option<String>,
     /// `trace` as JSON.
     pub trace: Option<Bytes>,
-    /// What an endpoint must be able to do.
-    pub needs: Vec<Ability>,
+    /// What an endpoint must be able to do, each with the index of the first input that needs it.
+    pub needs: BTreeMap<Ability, usize>,
     /// Names of the parameters that the client set, for `require_parameters`.
     pub parameters: Vec<&'static str>,
     /// An estimate of the input tokens: a quarter of the characters, or the number of tokens that
@@ -76,7 +76,7 @@ impl EmbeddingsRequest {
             session_id: fields.text("session_id").filter(|id| !id.is_empty()),
             user: fields.text("user"),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
-            needs: input.needs.list(),
+            needs: input.needs,
             parameters: PARAMETERS.into_iter().filter(|name| fields.get(name).is_some()).collect(),
             input_tokens: saturated(input.chars.div_ceil(4) + input.tokens),
             weight: input.weight,
@@ -95,6 +95,8 @@ pub(super) const INPUTS_MAX: usize = 2048;
 pub(super) const TOKEN: ValueRule = ValueRule::Integer { min: 0, max: u32::MAX as i64 };
 
 const CONTENT: ValueRule = ValueRule::List { of: &ValueRule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
+/// An input of several parts.
+const JOINT: ValueRule = ValueRule::Object(&Shape::of(&[required("content", CONTENT)]));
 
 /// Facts about an input, collected while it is checked.
 #[derive(Debug, Default)]
@@ -103,7 +105,7 @@ struct Input {
     chars: u64,
     tokens: u64,
     weight: Weight,
-    needs: Needs,
+    needs: BTreeMap<Ability, usize>,
     parts: PartCount,
 }
 
@@ -112,7 +114,7 @@ impl Input {
     fn check(input: JsonValue<'_>) -> Result<Self, InvalidRequest> {
         let mut counted = Self { count: 1, ..Self::default() };
         if matches!(input.kind(), JsonKind::String | JsonKind::Object) {
-            counted.element(input)?;
+            counted.element(input, 0)?;
             return Ok(counted);
         }
         if input.kind() != JsonKind::Array {
@@ -120,18 +122,19 @@ impl Input {
         }
         match input.items().next().map(JsonValue::kind) {
             None => return Err(input.invalid("must hold at least 1 element")),
-            Some(JsonKind::Number) => counted.element(input)?,
+            Some(JsonKind::Number) => counted.element(input, 0)?,
             Some(_) => {
                 ValueRule::List { of: &ValueRule::Any, min: 1, max: INPUTS_MAX }.check(input)?;
                 counted.count = input.items().count();
-                input.items().try_for_each(|element| counted.element(element))?;
+                let mut elements = input.items().enumerate();
+                elements.try_for_each(|(index, element)| counted.element(element, index))?;
             }
         }
         Ok(counted)
     }
 
     /// Checks the input of one vector.
-    fn element(&mut self, element: JsonValue<'_>) -> Result<(), InvalidRequest> {
+    fn element(&mut self, element: JsonValue<'_>, index: usize) -> Result<(), InvalidRequest> {
         match element.kind() {
             JsonKind::String => {
                 NAME.check(element)?;
@@ -146,12 +149,12 @@ impl Input {
                 self.weight = self.weight.plus(Weight::tokens(tokens));
                 Ok(())
             }
-            JsonKind::Object => self.parts(element),
+            JsonKind::Object => self.parts(element, index),
             _ => Err(element.mistyped("a string, an array of tokens or an object with content")),
         }
     }
 
-    fn parts(&mut self, element: JsonValue<'_>) -> Result<(), InvalidRequest> {
+    fn parts(&mut self, element: JsonValue<'_>, index: usize) -> Result<(), InvalidRequest> {
         let Some(content) = element.get("content") else {
             return Err(element.invalid_member("content", "is required"));
         };
@@ -159,16 +162,28 @@ impl Input {
         self.weight = self.weight.plus(weight::of(content));
         self.parts.take(content)?;
         for part in content.items() {
-            match part.get("type").map(JsonValue::text).as_deref() {
-                Some("image_url") => self.needs.add(Ability::Images),
-                Some("input_audio") => self.needs.add(Ability::Audio),
-                Some("input_video") => self.needs.add(Ability::Video),
-                Some("input_file") => self.needs.add(Ability::Files),
-                _ => self.chars += part.get("text").map_or(0, JsonValue::chars) as u64,
-            }
+            let need = match part.get("type").map(JsonValue::text).as_deref() {
+                Some("image_url") => Ability::Images,
+                Some("input_audio") => Ability::Audio,
+                Some("input_video") => Ability::Video,
+                Some("input_file") => Ability::Files,
+                _ => {
+                    self.chars += part.get("text").map_or(0, JsonValue::chars) as u64;
+                    continue;
+                }
+            };
+            self.needs.entry(need).or_insert(index);
         }
         Ok(())
     }
+}
+
+/// Writes the input of one vector. Unknown members of its parts are left out: they may name something
+/// that others have stored at a provider.
+fn write_element(element: JsonValue<'_>, out: &mut Vec<u8>) {
+    separate(out);
+    let rule = if element.kind() == JsonKind::Object { JOINT } else { ValueRule::Any };
+    rule.write(element, out);
 }
 
 /// Writes the request for provider guests: `input` is always an array, and absent members are
@@ -180,13 +195,14 @@ fn write(fields: &BodyFields<'_>, size: usize) -> Bytes {
         model.write(&mut out);
     }
     if let Some(input) = fields.get("input") {
+        out.extend_from_slice(br#","input":["#);
         // A single text, object or list of tokens becomes the only element.
-        let lone = !input.items().next().is_some_and(|first| first.kind() != JsonKind::Number);
-        out.extend_from_slice(if lone { br#","input":["# } else { br#","input":"# });
-        input.write(&mut out);
-        if lone {
-            out.push(b']');
+        if input.items().next().is_some_and(|first| first.kind() != JsonKind::Number) {
+            input.items().for_each(|element| write_element(element, &mut out));
+        } else {
+            write_element(input, &mut out);
         }
+        out.push(b']');
     }
     for name in ["dimensions", "encoding_format", "input_type", "user"] {
         guest::write_member(name, fields.get(name), &mut out);

@@ -8,7 +8,7 @@
 mod schema;
 
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{JsonKind, JsonValue};
+use super::json::{JsonKind, JsonValue, separate, write_key};
 use serde_json::Value;
 
 pub(super) use schema::or_null;
@@ -163,7 +163,43 @@ impl ValueRule {
     }
 }
 
+impl ValueRule {
+    /// Writes a value that was checked. Its objects get only the members that have a rule.
+    pub(super) fn write(&self, value: JsonValue<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::List { of, .. } => {
+                out.push(b'[');
+                for item in value.items() {
+                    separate(out);
+                    of.write(item, out);
+                }
+                out.push(b']');
+            }
+            Self::Object(shape) => shape.write(value, "", out),
+            Self::Tagged(tagged) => tagged.write(value, out),
+            _ => value.write(out),
+        }
+    }
+}
+
 impl Shape {
+    /// Writes an object that was checked with the members that have a rule and are not null, and with
+    /// its tag.
+    fn write(&self, object: JsonValue<'_>, tag: &str, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (key, value) in object.members().filter(|(_, value)| !value.is_null()) {
+            let name = key.text();
+            let rule = match self.fields.iter().find(|field| field.name == &*name) {
+                Some(field) => &field.rule,
+                None if name == tag => &ValueRule::Any,
+                None => continue,
+            };
+            write_key(key, out);
+            rule.write(value, out);
+        }
+        out.push(b'}');
+    }
+
     /// Checks an object.
     ///
     /// # Errors
@@ -217,6 +253,13 @@ impl TaggedRule {
         };
         shape.check(object)?;
         Ok(name)
+    }
+
+    fn write(&self, object: JsonValue<'_>, out: &mut Vec<u8>) {
+        let tag = object.get(self.tag).map(JsonValue::text).unwrap_or_default();
+        if let Some((_, shape)) = self.variants.iter().find(|(name, _)| *name == &*tag) {
+            shape.write(object, self.tag, out);
+        }
     }
 
     /// The tag of an object.

@@ -2,9 +2,7 @@
 
 use super::body::{MODEL, SESSION_ID, TRACE};
 use super::provider::PROVIDER;
-use crate::request::rule::{
-    COUNT, NAME, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional, required,
-};
+use crate::request::rule::{COUNT, NAME, Shape, TEXT, TaggedRule, ValueRule, optional, required};
 
 /// The body. `input` is checked by code.
 pub(in crate::request) static BODY: Shape = Shape::of(&[
@@ -29,14 +27,10 @@ pub(in crate::request) const PARTS: TaggedRule = TaggedRule {
             "image_url",
             Shape::of(&[required("image_url", ValueRule::Object(&Shape::of(&[required("url", NAME)])))]),
         ),
-        (
-            "input_audio",
-            Shape::of(&[required(
-                "input_audio",
-                ValueRule::Object(&Shape::of(&[required("data", NAME), optional("format", TEXT)])),
-            )]),
-        ),
-        ("input_video", Shape::of(&[required("input_video", OPEN_OBJECT)])),
-        ("input_file", Shape::of(&[required("input_file", OPEN_OBJECT)])),
+        ("input_audio", Shape::of(&[required("input_audio", MEDIA)])),
+        ("input_video", Shape::of(&[required("input_video", MEDIA)])),
+        ("input_file", Shape::of(&[required("input_file", MEDIA)])),
     ],
 };
+
+const MEDIA: ValueRule = ValueRule::Object(&Shape::of(&[required("data", NAME), optional("format", TEXT)]));

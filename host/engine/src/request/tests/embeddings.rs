@@ -40,8 +40,8 @@ fn every_input_form_becomes_an_array() {
         assert_eq!((request.input_count, request.input_tokens), (count, tokens), "{input}");
     }
     assert_eq!(
-        parse(&with_input(&json!([parts]))).unwrap().needs,
-        [Ability::Images, Ability::Files, Ability::Audio, Ability::Video]
+        parse(&with_input(&json!(["a", parts, parts]))).unwrap().needs,
+        [Ability::Images, Ability::Files, Ability::Audio, Ability::Video].map(|need| (need, 1)).into()
     );
 }
 
@@ -102,6 +102,10 @@ fn faulty_bodies_are_refused_by_path() {
         (
             input(json!([{"content": [{"type": "image_url", "image_url": "u"}]}])),
             "input[0].content[0].image_url must be an object, not a string",
+        ),
+        (
+            input(json!([{"content": [{"type": "input_file", "input_file": {"file_id": "f"}}]}])),
+            "input[0].content[0].input_file.data is required",
         ),
         (input(json!(vec!["a"; 2049])), "input must hold at most 2048 elements"),
         (with("dimensions", json!(0)), "dimensions must be an integer of at least 1"),
