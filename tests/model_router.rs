@@ -229,3 +229,42 @@ async fn metadata_contains_the_clients_quality_floors() {
     let plain = bench.ask(&json!({"model": "acme/small", "input": "Hello."})).await;
     assert!(plain["service_metadata"].get("params").is_none(), "{plain}");
 }
+
+#[tokio::test]
+async fn the_suffix_free_of_a_router_binds_the_models_it_chooses_as_a_fallback_too() {
+    let bench = Bench::with(|setup| {
+        let endpoints =
+            "{ provider = \"p\", model = \"none\" }, { provider = \"q\", model = \"paid\", input = 1 }";
+        setup.config(&format!("[[models]]\nid = \"acme/some\"\nendpoints = [{endpoints}]"))
+    })
+    .await;
+    bench.upstream.always(|_| crate::kit::script::refusal(500, "broken"));
+    let request = json!({"model": "acme/small", "models": ["service/auto:free"], "input": "Hello.",
+        "plugins": [{"id": "auto-router", "allowed_models": ["acme/some"]}]});
+    assert_eq!(bench.refusal(&request).await.0, 502);
+    let asked: Vec<Value> = bench.upstream.asked().iter().map(|asked| asked.body["model"].clone()).collect();
+    assert_eq!(asked, [json!("up-acme/small"), json!("none")]);
+}
+
+#[tokio::test]
+async fn an_error_has_the_strategy_of_its_request() {
+    let bench = Bench::start().await;
+    bench.upstream.always(|_| crate::kit::script::refusal(500, "broken"));
+    let nowhere = json!({"quantizations": ["int4"]});
+    let others = json!([{"id": "auto-router", "excluded_models": ["acme/small"]}]);
+    for (request, status, strategy) in [
+        (json!({"model": "service/auto"}), 502, "auto"),
+        (json!({"model": "service/auto", "provider": nowhere}), 404, "auto"),
+        (json!({"model": "acme/small:free"}), 404, "free"),
+        (json!({"model": "acme/small", "models": ["acme/medium"], "provider": nowhere}), 404, "fallback"),
+        (json!({"model": "acme/small", "models": ["service/auto"], "plugins": others}), 502, "fallback"),
+        (json!({"model": "acme/small", "provider": {"enforce_distillable_text": true}}), 404, "direct"),
+    ] {
+        let mut request = request;
+        request["input"] = "Hello.".into();
+        let enabled = [("x-service-metadata", "enabled")];
+        let answer = Client::new(&bench.host).post_with("/responses", &request, &enabled).await;
+        assert_eq!(answer.status, status, "{request}: {}", answer.text);
+        assert_eq!(answer.body["service_metadata"]["strategy"], strategy, "{request}: {}", answer.text);
+    }
+}

@@ -167,6 +167,8 @@ impl RoutingPlan {
         trace: &mut RoutingTrace,
     ) -> Result<Order, Refusal> {
         trace.total = self.candidates.len();
+        // Until the router says its own.
+        strategy(&self.summary).clone_into(&mut trace.strategy);
         self.summary.sticky = remembered.and_then(|endpoint| self.place_of(endpoint));
         let described = self.describe(scope).await;
         let router = &scope.engine.router;
@@ -206,6 +208,15 @@ impl RoutingPlan {
             return Err(Refusal::not_found("No endpoints found that match the provider preferences"));
         }
         Ok(Order { endpoints: order, byok })
+    }
+}
+
+/// The strategy of a request that no router has ordered yet.
+fn strategy(summary: &RequestSummary) -> &'static str {
+    match summary.suffix.as_deref() {
+        Some("free") => "free",
+        _ if summary.models.len() > 1 => "fallback",
+        _ => "direct",
     }
 }
 

@@ -69,7 +69,7 @@ impl RoutingTrace {
     pub(crate) fn new(requested: &str, region: Option<&str>) -> Self {
         Self {
             requested: requested.to_owned(),
-            // Until a router sets another strategy.
+            // Until the endpoints are ordered.
             strategy: "direct".to_owned(),
             region: region.map(str::to_owned),
             params: None,

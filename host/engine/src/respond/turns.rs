@@ -4,6 +4,7 @@ use super::attempt::{ResponseAttempt, RestOfAnswer};
 use super::outcome::{host_failed, refused};
 use super::{Job, ResponseRun};
 use crate::assembler::{Assembler, Outcome, Permits};
+use crate::catalog::Endpoint;
 use crate::money::credit::TurnTokens;
 use crate::plugins::tools::Interrupted;
 use crate::refusal::{Refusal, TIMED_OUT, is_length};
@@ -11,8 +12,10 @@ use crate::request::Weight;
 use crate::routing::RoutingPlan;
 use crate::routing::model_choice::ChosenModels;
 use crate::run::{Answering, Turn};
+use crate::trace::RoutingTrace;
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
+use std::sync::Arc;
 
 /// What follows a turn.
 pub(super) enum TurnStep {
@@ -54,9 +57,14 @@ impl Job {
 impl ResponseRun {
     /// Routes the request, and tries endpoints in the router's order until one answers.
     pub(super) async fn choose(&mut self, plan: RoutingPlan) -> Result<Answering<RestOfAnswer>, Refusal> {
-        self.run.route(plan).await?;
-        let chosen = self.job.chosen_models.as_ref();
-        self.run.trace.pipeline.extend(chosen.map(ChosenModels::stage));
+        let first = plan.candidates.first().map(|(_, endpoint)| Arc::clone(endpoint));
+        let routed = self.run.route(plan).await;
+        let (chosen, trace) = (self.job.chosen_models.as_ref(), &mut self.run.trace);
+        trace.pipeline.extend(chosen.map(ChosenModels::stage));
+        let by_router = trace.strategy.clone();
+        // An error has the strategy of the model that was to be tried first.
+        name_strategy(trace, chosen, first.as_deref(), &by_router);
+        routed?;
         if self.job.tools.is_some() {
             self.run.reserve(self.job.turn().tokens).await?;
             // Approved calls make pledges of their own, so the turn's pledge is released meanwhile.
@@ -64,10 +72,8 @@ impl ResponseRun {
             self.run_approved().await?;
         }
         let answering = self.ask().await?;
-        let model = &answering.endpoint.candidate.model;
-        if let Some(chosen) = self.job.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
-            chosen.strategy().clone_into(&mut self.run.trace.strategy);
-        }
+        let (chosen, trace) = (self.job.chosen_models.as_ref(), &mut self.run.trace);
+        name_strategy(trace, chosen, Some(&answering.endpoint), &by_router);
         Ok(answering)
     }
 
@@ -178,6 +184,20 @@ impl ResponseRun {
         self.run.trace.selected = None;
         Err(Refusal::late_answer())
     }
+}
+
+/// Sets the strategy of a request by its endpoint: that of the model router, if it chose the model,
+/// else that of the router of endpoints.
+fn name_strategy(
+    trace: &mut RoutingTrace,
+    chosen: Option<&ChosenModels>,
+    endpoint: Option<&Endpoint>,
+    by_router: &str,
+) {
+    let is_chosen =
+        |chosen: &&ChosenModels| endpoint.is_some_and(|endpoint| chosen.has(&endpoint.candidate.model));
+    let strategy = chosen.filter(is_chosen).map_or(by_router, ChosenModels::strategy);
+    strategy.clone_into(&mut trace.strategy);
 }
 
 /// The deadline of the whole request has passed before any answer had begun.

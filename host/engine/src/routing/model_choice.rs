@@ -7,6 +7,7 @@ use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{ResponsesRequest, TextFacts};
+use crate::routing::FREE;
 use cofferdam_runtime::wire::{self, Choice, ErrorKind, RequestSummary};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, Plugin};
 use serde_json::{Value, json};
@@ -110,7 +111,9 @@ impl Engine {
                 Err(error) => return Err(failed(&error)),
             };
             tracing::debug!(router = router.name(), reason = %choice.reason, "chose models");
-            models.extend(choice.models.iter().cloned());
+            // The chosen models have the slug's `:free`, which the host itself applies to further models.
+            let suffix = if slug.ends_with(FREE) { FREE } else { "" };
+            models.extend(choice.models.iter().map(|model| format!("{model}{suffix}")));
             last = Some(ChosenModels { router: router.name().to_owned(), choice });
         }
         if let Some(failure) = not_found.filter(|_| models.is_empty()) {
