@@ -324,3 +324,14 @@ fn fed_json() -> (tokio::sync::mpsc::Sender<String>, Reply) {
     let (words, pieces) = tokio::sync::mpsc::channel(8);
     (words, Reply::Fed { content_type: "application/json", pieces })
 }
+
+#[tokio::test]
+async fn the_last_word_of_a_limited_provider_counts() {
+    let a = Upstream::start().await;
+    let host = Setup::new().config(&several(&[&a.base])).start();
+    a.reply(script::limited(429, "0"));
+    a.reply(script::limited(429, "300"));
+    let answer = ask(&host, &request()).await;
+    assert_eq!((answer.status, a.asked().len()), (429, 2), "{}", answer.text);
+    assert_eq!(answer.headers["retry-after"], "300");
+}

@@ -34,11 +34,11 @@ struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// Whether this provider accepts requests again sooner than that of `other`, by their
-    /// `Retry-After`.
-    fn ends_before(&self, other: &Self) -> bool {
+    /// Whether `later` says better when a provider accepts requests again, by their `Retry-After`: it
+    /// is the newer word of the same endpoint, or its wait is not longer.
+    fn gives_way_to(&self, later: &Self) -> bool {
         let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
-        wait(self) < wait(other)
+        Arc::ptr_eq(&self.endpoint, &later.endpoint) || wait(later) <= wait(self)
     }
 }
 
@@ -78,7 +78,7 @@ impl Failures {
         let failed = FailedAttempt { why: failed, endpoint: Arc::clone(endpoint), place };
         if !limited {
             self.last = Some(failed);
-        } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
+        } else if self.limited.as_ref().is_none_or(|known| known.gives_way_to(&failed)) {
             self.limited = Some(failed);
         }
         if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
