@@ -41,11 +41,14 @@ fn the_architecture_page_lists_the_modules_of_each_crate() {
         } else {
             // Within a row the order is free.
             let at = |module: &str| modules.iter().position(|it| it == module);
-            listed = rows.iter().flat_map(|row| {
-                let mut row = row.clone();
-                row.sort_by_key(|module| at(module));
-                row
-            }).collect();
+            listed = rows
+                .iter()
+                .flat_map(|row| {
+                    let mut row = row.clone();
+                    row.sort_by_key(|module| at(module));
+                    row
+                })
+                .collect();
         }
         assert_eq!(listed, modules, "docs/architecture.md, table of {name}");
     }

@@ -93,7 +93,11 @@ mod tests {
     #[test]
     fn an_endpoint_that_is_far_slower_is_an_outlier() {
         assert_eq!(outliers(&[slow(300.0), slow(350.0), slow(2_500.0)]), [2]);
-        assert_eq!(outliers(&[slow(10.0), slow(12.0), slow(90.0)]), [] as [usize; 0], "a difference of 80 ms is below the least one");
+        assert_eq!(
+            outliers(&[slow(10.0), slow(12.0), slow(90.0)]),
+            [] as [usize; 0],
+            "a difference of 80 ms is below the least one"
+        );
     }
 
     #[test]
