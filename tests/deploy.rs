@@ -37,7 +37,8 @@ fn the_configurations_can_be_served() {
         let data = tempfile::tempdir().unwrap();
         let mut command = program();
         command.arg("--data").arg(data.path()).arg("--config").arg(deploy(file)).args(["serve", "--check"]);
-        let output = command.env("COFFERDAM_ROOT_KEY", "0".repeat(64)).output().unwrap();
+        let key = "457f0deb7b1bc67a27e7a041dde9200f2eb25ce81a668333d9606dd717a51073";
+        let output = command.env("COFFERDAM_ROOT_KEY", key).output().unwrap();
         assert!(output.status.success(), "{file}: {output:?}");
     }
 }

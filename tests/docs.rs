@@ -28,6 +28,7 @@ use crate::kit::host::program;
 use markdown::{Block, Page, pages};
 use session::Session;
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 
 /// So that it can be read in a few minutes.
 const README_LINES_MAX: usize = 150;
@@ -129,6 +130,9 @@ fn check(config: &str) -> Result<(), String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("cofferdam.toml");
     std::fs::write(&file, config).unwrap();
+    let password = directory.path().join("db.password");
+    std::fs::write(&password, "a password\n").unwrap();
+    std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut command = program();
     command.arg("--data").arg(directory.path().join("data")).arg("--config").arg(file);
     let output = command.args(["serve", "--check"]).output().unwrap();

@@ -1,6 +1,6 @@
 //! The process is killed.
 
-use super::rows::{Rows, Stored, TOO_LATE, each, setup};
+use super::rows::{NOT_BEGUN, Rows, Stored, TOO_LATE, each, setup};
 use crate::kit::client::Client;
 use crate::kit::disk::{self, PAGE, scratch};
 use crate::kit::host::{Host, Setup};
@@ -99,7 +99,7 @@ fn copy_until_killed(
             let (intern, status) = ended.unwrap();
             match status {
                 Ok(200) => drop(copied.insert(intern)),
-                Ok(TOO_LATE) | Err(_) => {}
+                Ok(NOT_BEGUN | TOO_LATE) | Err(_) => {}
                 Ok(status) => panic!("{intern}: {status}"),
             }
             if copied.len() == enough {

@@ -23,6 +23,8 @@ const SIGABRT: i32 = 6;
 const HOST: &str = "api.example.com";
 /// The status of a commit that takes longer than 5 s; its outcome is unknown.
 pub const TOO_LATE: u16 = 504;
+/// The status of a write that the store did not begin in time.
+pub const NOT_BEGUN: u16 = 408;
 /// Stores that are opened at the same time.
 const AT_A_TIME: usize = 4;
 /// Names of one writer, written again and again.
@@ -135,8 +137,8 @@ impl Rows {
             let name = format!("row{writer}_{}", number % NAMES_OF_ONE);
             match self.put(&client, &name).await {
                 Some(200) => stored += 1,
-                // The disk is slow; the outcome of this write is unknown.
-                Some(TOO_LATE) => {}
+                // The disk is slow; the write was not begun, or its outcome is unknown.
+                Some(NOT_BEGUN | TOO_LATE) => {}
                 // Without a response the write is not acknowledged.
                 _ => return,
             }
@@ -198,7 +200,7 @@ impl Rows {
     /// The statuses of all responses, except those caused by a slow disk.
     pub fn statuses(&self) -> Vec<u16> {
         let known = self.known.lock().unwrap();
-        known.statuses.keys().copied().filter(|status| *status != TOO_LATE).collect()
+        known.statuses.keys().copied().filter(|status| ![NOT_BEGUN, TOO_LATE].contains(status)).collect()
     }
 
     /// Waits until this many writes are acknowledged.

@@ -1,11 +1,18 @@
 //! Access control: which kind of key may call which route, which secrets a key reaches inside the
 //! vault, and which keys a provisioning key manages.
 
-use cofferdam_store::{Intern, KeyKind, Member, MemberRole, OwnedKey, Principal};
+use cofferdam_store::{ApiKey, Intern, KeyKind, Member, MemberRole, OwnedKey, Principal};
 
-use crate::api::keys::is_console_key;
 use crate::fault::Fault;
 use crate::route::Label;
+
+/// The name of the key that pays for requests which the operator sends from the console.
+pub(crate) const CONSOLE_KEY: &str = "console";
+
+/// Whether this is the key of the console, which belongs to the operator.
+pub(crate) fn is_console_key(key: &ApiKey) -> bool {
+    key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == CONSOLE_KEY)
+}
 
 /// Checks whether a kind of key may call a route.
 ///

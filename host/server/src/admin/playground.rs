@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::events::event;
 use super::fault::AdminFault;
 use super::listener::Admin;
-use crate::api::keys::{CONSOLE_KEY, is_console_key};
+use crate::access::{CONSOLE_KEY, is_console_key};
 use crate::command::CommandError;
 use crate::fault::Fault;
 use crate::limits::admission::Admitted;

@@ -27,8 +27,6 @@ use crate::limits::rate::key_changes_quota;
 use crate::reply::answer::ResponseBody;
 use crate::reply::{DataDocument, PageDocument, document};
 
-/// The name of the key that pays for requests which the operator sends from the console.
-pub(crate) const CONSOLE_KEY: &str = "console";
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
 /// Inference keys in one workspace, with revoked keys, which stay in the store.
@@ -39,11 +37,6 @@ const CHANGE_TRIES: u32 = 5;
 const CHANGE_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum length of a body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
-
-/// Whether this is the key of the console, which belongs to the operator.
-pub(crate) fn is_console_key(key: &ApiKey) -> bool {
-    key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == CONSOLE_KEY)
-}
 
 /// Answers `/v1/keys`: lists keys or creates one.
 pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {

@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::pending::QueuePermit;
 
+/// Copies of one workspace that are in progress at once.
+const AT_ONCE: usize = 1;
+
 /// The turns of the workspaces that copy or wait to.
 #[derive(Default)]
 pub(super) struct CopyTurns(Mutex<HashMap<WorkspaceId, Weak<Semaphore>>>);
@@ -34,7 +37,7 @@ impl CopyTurns {
             return turn;
         }
         turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::new(Semaphore::new(1));
+        let turn = Arc::new(Semaphore::new(AT_ONCE));
         turns.insert(workspace, Arc::downgrade(&turn));
         turn
     }

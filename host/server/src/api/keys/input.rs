@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::CONSOLE_KEY;
+use crate::access::CONSOLE_KEY;
 use crate::api::spending::reset_of;
 use crate::fault::FieldError;
 
