@@ -8,8 +8,8 @@ mod input;
 use std::time::Duration;
 
 use cofferdam_store::{
-    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyKind, KeyOwner, KeySpend, LimitsChange, NewKey,
-    OwnedKey, Pending, QueuePermit, Store, WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey,
+    Pending, QueuePermit, Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
