@@ -333,11 +333,11 @@ fn serve_check_finds_a_root_key_that_cannot_be_read() {
         assert!(error.contains("COFFERDAM_TEST_NO_KEY is not set"), "{error}");
     }
     // The first start makes a file that does not exist; a descriptor belongs to the process that serves.
-    for good in ["file:new.key", "fd:3"] {
-        let setup = named(good);
+    for source in ["file:new.key", "fd:3"] {
+        let setup = named(source);
         setup.write_config();
         let checked = check(&setup);
-        assert!(checked.status.success(), "{good}: {checked:?}");
+        assert!(checked.status.success(), "{source}: {checked:?}");
     }
 }
 

@@ -161,9 +161,7 @@ impl ValueRule {
             Self::Custom(check, _) => check(value),
         }
     }
-}
 
-impl ValueRule {
     /// Writes a value that was checked. Its objects get only the members that have a rule.
     pub(super) fn write(&self, value: JsonValue<'_>, out: &mut Vec<u8>) {
         match self {

@@ -34,9 +34,9 @@ struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// Whether `later` says better when a provider accepts requests again, by their `Retry-After`: it
-    /// is the newer word of the same endpoint, or its wait is not longer.
-    fn gives_way_to(&self, later: &Self) -> bool {
+    /// Whether `later` replaces this failure as the one whose `Retry-After` the client gets: it is a newer
+    /// failure of the same endpoint, or its wait is not longer.
+    fn is_replaced_by(&self, later: &Self) -> bool {
         let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
         Arc::ptr_eq(&self.endpoint, &later.endpoint) || wait(later) <= wait(self)
     }
@@ -78,7 +78,7 @@ impl Failures {
         let failed = FailedAttempt { why: failed, endpoint: Arc::clone(endpoint), place };
         if !limited {
             self.last = Some(failed);
-        } else if self.limited.as_ref().is_none_or(|known| known.gives_way_to(&failed)) {
+        } else if self.limited.as_ref().is_none_or(|known| known.is_replaced_by(&failed)) {
             self.limited = Some(failed);
         }
         if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

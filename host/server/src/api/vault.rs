@@ -1,7 +1,6 @@
 //! `/v1/vault/...`: secrets bound to host names. A request passes the gates; then its path, query
 //! and headers are checked, then its body is read, a write passes the gates again, and only then
-//! does the store work. Values of
-//! secrets are never returned, and nothing of a request is logged.
+//! does the store work. Values of secrets are never returned, and nothing of a request is logged.
 
 mod document;
 #[cfg(any(test, fuzzing))]

@@ -79,7 +79,7 @@ fn a_mutation_whose_caller_has_given_up_is_not_taken() {
         })
         .collect();
     let last = callers.pop().unwrap();
-    // A caller that leaves without a word has not withdrawn its mutation.
+    // Dropping the wait does not withdraw the mutation.
     drop(callers.pop());
     assert!(matches!(callers.pop().unwrap().wait(SOON), Err(Error::Busy)));
     let taken: Vec<_> = std::iter::from_fn(|| queue.take_job()).collect();
