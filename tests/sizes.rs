@@ -74,6 +74,18 @@ async fn a_plugin_with_too_little_memory_is_named_with_its_limit() {
 }
 
 #[tokio::test]
+async fn a_plugin_with_too_little_time_is_named_with_its_limit() {
+    let upstream = Upstream::start().await;
+    let deadline = "[plugins.provider-openai-chat]\ndeadline_ms = 10\n";
+    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + deadline)).start();
+    let request = json!({"model": MODEL, "input": "x\n".repeat(2 * MIB)});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.status, 413, "{}", answer.text);
+    assert!(answer.message().contains("plugins.provider-openai-chat.deadline_ms"), "{}", answer.text);
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
 async fn a_hook_with_too_little_memory_is_named_with_its_limit() {
     let upstream = Upstream::start().await;
     let memory = "[plugins.hook-file-parser]\nmemory_mib = 4\n";

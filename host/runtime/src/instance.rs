@@ -126,7 +126,7 @@ impl Instance {
     ) -> Result<Box<LiveInstance>, StartError> {
         let compiled = plugin.compiled().await?;
         let slot = plugin.host.take_slot().ok_or(StartError::PoolIsFull)?;
-        let budget = budget_of(plugin);
+        let budget = budget_of(plugin, 0);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
         let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, queue_place));
         let tape = plugin.tape(context, &services);
@@ -159,7 +159,7 @@ impl Instance {
             plugin: Arc::clone(plugin),
             context: guest_context,
             owner: lasting_owner(plugin, context).cloned(),
-            budget: budget_of(plugin),
+            budget: budget_of(plugin, 0),
             claim,
         }
     }
@@ -227,12 +227,14 @@ impl Instance {
         self.live.store.data().tape.as_ref()
     }
 
-    /// Raises the memory limit for a request of `request_bytes` bytes, if it is a long one.
+    /// Raises the limits of memory and processor time for a request of `request_bytes` bytes, if it
+    /// is a long one.
     ///
     /// # Errors
     ///
     /// [`CallErrorKind::Saturated`] if other guests hold the memory for it.
     pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
+        self.budget = budget_of(&self.plugin, request_bytes);
         let grant = self.plugin.grant();
         let limiter = &mut self.live.store.data_mut().limiter;
         limiter.make_room(request_bytes, grant).map_err(|_| saturated(&self.plugin))
@@ -303,8 +305,9 @@ fn saturated(plugin: &Plugin) -> CallError {
     plugin.failed(CallErrorKind::Saturated)
 }
 
-fn budget_of(plugin: &Plugin) -> CallBudget {
-    let cpu = plugin.grant().deadline;
+/// The budget of a call with `input_bytes` bytes of input.
+fn budget_of(plugin: &Plugin, input_bytes: usize) -> CallBudget {
+    let cpu = plugin.grant().deadline_for(input_bytes);
     let waits = [Import::Http, Import::Model, Import::ToolCall];
     let wall = if waits.iter().any(|import| plugin.grant().imports.contains(import)) {
         WALL_WAITING

@@ -178,7 +178,18 @@ fn the_operators_limits_replace_the_manifests_in_both_directions() {
         let grant = grant(&manifest, &operator);
         assert_eq!(grant.memory_bytes, memory << 20);
         assert_eq!(grant.deadline.as_millis(), u128::from(deadline_ms));
+        assert_eq!(grant.deadline_for(32 << 20), grant.deadline, "the operator set it");
     }
+}
+
+#[test]
+fn a_long_input_gets_more_processor_time_than_the_manifest_asks_for() {
+    let manifest = tool("[]", "[limits]\ndeadline_ms = 1000");
+    let grant = grant(&manifest, &OperatorGrant::default());
+    for (input_bytes, expected_ms) in [(0, 1_000), (1_000_000, 1_100), (32_000_000, 4_200)] {
+        assert_eq!(grant.deadline_for(input_bytes).as_millis(), expected_ms, "{input_bytes} bytes");
+    }
+    assert!(grant.deadline_for(usize::MAX) > grant.deadline);
 }
 
 #[test]

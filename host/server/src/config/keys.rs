@@ -365,7 +365,11 @@ pub const KEYS: &[ConfigKey] = &[
         "MiB",
         "Memory in place of its manifest's, at most 256; without it long requests get more, up to 256",
     ),
-    optional("plugins.NAME.deadline_ms", "ms", "Processor time of a call, in place of its manifest's"),
+    optional(
+        "plugins.NAME.deadline_ms",
+        "ms",
+        "Processor time of a call, in place of its manifest's; without it long requests get more",
+    ),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
     optional(
         "plugins.NAME.sha256",
