@@ -1,8 +1,8 @@
 //! The first steps with the program: an empty directory, one key, one command line.
 
 use crate::kit::client::{Client, text_of};
-use crate::kit::host::{Setup, program};
-use serde_json::json;
+use crate::kit::host::{Setup, program, send_signal};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -26,6 +26,22 @@ async fn a_later_start_prints_no_key_and_the_first_key_still_works() {
     let request = json!({"model": "local/demo", "input": "good morning"});
     let events = Client::new(&host).stream(&request).await;
     assert!(text_of(&events).contains("good morning"));
+}
+
+#[test]
+fn a_first_key_that_cannot_be_shown_is_revoked() {
+    let setup = Setup::new();
+    let mut host = setup.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(host.stdout.take());
+    let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
+    let warned =
+        log.any(|line| line.unwrap().contains("the first key could not be written to standard output"));
+    send_signal(host.id(), "TERM");
+    let rest: Vec<String> = log.map_while(Result::ok).collect();
+    assert_eq!((warned, host.wait().unwrap().code()), (true, Some(0)), "{rest:?}");
+    let listed = setup.command_output(&["key", "list"]);
+    let keys: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert!(keys[0]["revoked_at"].is_string(), "{keys}");
 }
 
 #[test]

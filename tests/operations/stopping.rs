@@ -158,6 +158,24 @@ fn a_signal_to_reload_does_not_end_a_host_that_waits_for_its_directory() {
     assert_eq!(host.wait().unwrap().code(), Some(0), "{greeting}{rest:?}");
 }
 
+/// The handler matters for the first process of a container: the kernel ignores signals for which such a process
+/// has none.
+#[test]
+fn a_signal_to_stop_ends_a_host_that_waits_for_its_directory() {
+    for name in ["TERM", "INT"] {
+        let setup = Setup::new();
+        let lock = DirectoryLock::acquire(&setup.data()).unwrap();
+        let mut host = setup.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
+        assert!(log.any(|line| line.unwrap().contains("waiting for it")), "it does not wait");
+        send_signal(host.id(), name);
+        let rest: Vec<String> = log.map_while(Result::ok).collect();
+        assert_eq!(host.wait().unwrap().code(), Some(0), "{name}: {rest:?}");
+        assert!(rest.iter().any(|line| line.contains("stopped before the host served")), "{name}: {rest:?}");
+        drop(lock);
+    }
+}
+
 #[test]
 fn a_signal_right_after_the_greeting_is_handled() {
     for name in ["TERM", "INT"] {

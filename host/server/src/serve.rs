@@ -20,10 +20,9 @@ use std::time::Duration;
 
 use cofferdam_engine::{Memory, ShutdownSender};
 use cofferdam_runtime::processors;
-use cofferdam_store::{Clock, Store};
+use cofferdam_store::{Clock, DirectoryLock, Store};
 use futures_util::future;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -42,7 +41,7 @@ use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
-use crate::start::{StoreUse, acquire, connect, open, runtime, tell_configuration, write_out};
+use crate::start::{StoreUse, acquire, connect, open, runtime, tell_configuration};
 use crate::telemetry::PluginLines;
 use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
@@ -89,19 +88,23 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     make_room(&config);
     let mut control = tokio::runtime::Builder::new_current_thread();
     let control = control.enable_all().build().map_err(Failure::system("worker threads"))?;
-    // Waiting for the lock or a database, and opening a store, takes seconds in which a signal to reload must
-    // not end the process. The configuration is then read again once the host serves.
-    let hang_up =
-        control.block_on(async { signal(SignalKind::hangup()) }).map_err(Failure::system("signals"))?;
-    let lock = acquire(&options.data)?;
-    // Held beside a store in a database too: the directory has the socket and the plugins of one host.
-    let (store, _lock) = match &config.store.database {
-        Some(database) => {
-            let accepted = arguments.accept_rollback;
-            (connect(&config, database, StoreUse::Serve { data: &options.data, accepted })?, Some(lock))
+    let mut signals = control.block_on(async { Signals::listen() })?;
+    let (data, accepted) = (options.data.clone(), arguments.accept_rollback);
+    let open = move || open_store(&config, &data, accepted).map(|opened| (config, opened));
+    // Waiting for the lock or a database, and opening a store, takes seconds. A signal to stop ends the process
+    // meanwhile. After a signal to reload, the configuration is read again once the host serves.
+    let opened = control.block_on(async {
+        tokio::select! {
+            opened = blocking("opening the store", open) => Some(opened),
+            () = signals.stop() => None,
         }
-        None => (open(&config, lock, arguments.accept_rollback)?, None),
+    });
+    let Some(opened) = opened else {
+        tracing::info!("stopped before the host served");
+        control.shutdown_background();
+        return Ok(());
     };
+    let (config, (store, _lock)) = opened?;
     store.note_backups_in(&options.data);
     tell_configuration(&config, &options.data, &store);
     let runtime = runtime(&config, &options.data)?;
@@ -113,7 +116,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         SharedServices { runtime, store: store.clone(), clock, environment, memory, ending, lines };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
     let ended =
-        control.block_on(Box::pin(serve(options, arguments, config, services, workers, hang_up, end)));
+        control.block_on(Box::pin(serve(options, arguments, config, services, workers, signals, end)));
     drop(threads);
     // Does not wait for blocking threads, which may hang with the disk.
     control.shutdown_background();
@@ -124,6 +127,29 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     }
     let closed = close(store);
     ended.and(closed)
+}
+
+/// Locks the data directory and opens the store. The lock is held beside a store in a database too: the
+/// directory has the socket and the plugins of one host.
+fn open_store(
+    config: &Config,
+    data: &Path,
+    accepted: Option<u64>,
+) -> Result<(Store, Option<DirectoryLock>), Failure> {
+    let lock = acquire(data)?;
+    match &config.store.database {
+        Some(database) => Ok((connect(config, database, StoreUse::Serve { data, accepted })?, Some(lock))),
+        None => Ok((open(config, lock, accepted)?, None)),
+    }
+}
+
+/// Does work on a thread that may block. `what` names the work if it panics.
+async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Failure::system(what)(std::io::Error::other("it panicked")))?
 }
 
 /// Closes the store, on a thread of its own: it is not waited for longer than for a commit, in case
@@ -192,44 +218,61 @@ async fn bind(key: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr
     Ok((listener, bound))
 }
 
-async fn serve(
+/// A host that is wired and has its addresses, and serves no requests yet.
+struct Prepared {
+    app: Arc<App>,
+    listeners: Listeners,
+    settled: FixedSettings,
+}
+
+/// Binds the listeners, then wires the host: only then are the real ports known, which guests must not reach.
+async fn prepare(
     options: &Options,
     arguments: &Serve,
     mut config: Config,
-    services: SharedServices,
-    workers: Workers,
-    hang_up: Signal,
-    end: Stop,
-) -> Result<(), Failure> {
-    let mut signals = Signals::listen(hang_up)?;
+    services: &SharedServices,
+) -> Result<Prepared, Failure> {
     let tls = match &config.server.tls {
         Some(files) => Some(Arc::new(Tls::start(files, renewal::unix_s(&services.clock))?)),
         None => None,
     };
     let listeners = Listeners::bind(&config, &options.data).await?;
-    // Only now are the real ports known. Guests must not reach the host's own listeners.
-    let settled = FixedSettings::new(&config, listeners.at);
+    let at = listeners.at;
+    let settled = FixedSettings::new(&config, at);
     settled.close_own_ports(&mut config);
-    let folder = arguments.plugins.clone();
-    let live = wiring::live(config, PluginPlaces::new(&options.data, folder.as_deref()), &services)?;
-    wiring::take_over(&live, &services);
+    let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
+    let live = wiring::live(config, places, services)?;
+    wiring::take_over(&live, services);
     wiring::warn_of_absent(&live.config, &services.store).await;
-    let limits = live.config.limits;
-    let metrics = Arc::new(Metrics::default());
-    let Listeners { api, admin, socket, at } = listeners;
+    warn_if_open(at, &live.config);
     let (runtime, environment) = (services.runtime.clone(), Arc::clone(&services.environment));
     let operators = Operators::open(&options.data, &services.clock)?;
     let grants = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
-    let app = Arc::new(App::new(&services, live, Arc::clone(&metrics), at, tls.clone(), grants, operators));
-    warn_if_open(at, &app.live().config);
-    let greeting = Greeting::new(&app, &services.store).await?;
-    write_out(&greeting.text(options.json))?;
+    let app = App::new(services, live, Arc::default(), at, tls, grants, operators);
+    Ok(Prepared { app: Arc::new(app), listeners, settled })
+}
 
-    let (counted, uncounted) = (Arc::clone(&metrics), Arc::new(Metrics::default()));
-    let clients =
-        Connections::new(limits.connections, CLIENT_STREAMS_MAX, counted, workers.clone(), tls.clone());
+/// Serves until a signal to stop or the loss of the store, then shuts down.
+async fn serve(
+    options: &Options,
+    arguments: &Serve,
+    config: Config,
+    services: SharedServices,
+    workers: Workers,
+    mut signals: Signals,
+    end: Stop,
+) -> Result<(), Failure> {
+    let Prepared { app, listeners, settled } = prepare(options, arguments, config, &services).await?;
+    let (store, memory) = (services.store.clone(), Arc::clone(&services.memory));
+    Greeting::new(&app, &store).await?.show(options.json, &store)?;
+
+    let Listeners { api, admin, socket, at } = listeners;
+    let connections_max = app.live().config.limits.connections;
+    let (counted, uncounted) = (Arc::clone(&app.metrics), Arc::new(Metrics::default()));
+    let (tls, operators_tls) = (app.tls().cloned(), app.tls().cloned());
+    let clients = Connections::new(connections_max, CLIENT_STREAMS_MAX, counted, workers.clone(), tls);
     let operators =
-        Connections::new(ADMIN_CONNECTIONS, ADMIN_STREAMS_MAX, uncounted, Workers::current(), tls.clone());
+        Connections::new(ADMIN_CONNECTIONS, ADMIN_STREAMS_MAX, uncounted, Workers::current(), operators_tls);
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
@@ -239,15 +282,7 @@ async fn serve(
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, tls = at.is_tls, "listening");
 
-    tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
-    app.memory_limit.bound_shared();
-    tasks.spawn(memory::run(Arc::clone(&app), stop.clone()));
-    tasks.spawn(upkeep::run(Arc::clone(&app), services.clock.clone(), stop.clone()));
-    if let Some(tls) = &tls {
-        let app = Arc::clone(&app);
-        tasks.spawn(renewal::run(app, Arc::clone(tls), services.clock.clone(), stop.clone()));
-    }
-    let (store, memory) = (services.store.clone(), Arc::clone(&services.memory));
+    start_upkeep(&tasks, &app, &services.clock, &stop);
     let notifier = Arc::new(Notifier::from_environment());
     tasks.spawn(Arc::clone(&notifier).keep_alive(store.clone(), workers, stop.clone()));
     let reload = Reload::new(options.clone(), arguments.clone(), services, settled, Arc::clone(&notifier));
@@ -263,14 +298,30 @@ async fn serve(
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
     unless_lost(&store, &mut ended, end_last_work(&tasks, &commands, &memory)).await;
-    if let Err(error) = admin::socket::remove(&options.data) {
-        tracing::debug!(%error, "admin.sock could not be removed");
-    }
-    if let Err(error) = admin::admin_url::remove(&options.data) {
-        tracing::debug!(%error, "admin.url could not be removed");
-    }
+    remove_addresses(&options.data);
     tracing::info!("stopped");
     ended
+}
+
+/// Starts what the host does beside requests, until `stop`.
+fn start_upkeep(tasks: &TaskTracker, app: &Arc<App>, clock: &Clock, stop: &CancellationToken) {
+    tasks.spawn(compile::background(Arc::clone(app), stop.clone()));
+    app.memory_limit.bound_shared();
+    tasks.spawn(memory::run(Arc::clone(app), stop.clone()));
+    tasks.spawn(upkeep::run(Arc::clone(app), clock.clone(), stop.clone()));
+    if let Some(tls) = app.tls() {
+        tasks.spawn(renewal::run(Arc::clone(app), Arc::clone(tls), clock.clone(), stop.clone()));
+    }
+}
+
+/// Removes the files that tell commands where the host listens.
+fn remove_addresses(data: &Path) {
+    if let Err(error) = admin::socket::remove(data) {
+        tracing::debug!(%error, "admin.sock could not be removed");
+    }
+    if let Err(error) = admin::admin_url::remove(data) {
+        tracing::debug!(%error, "admin.url could not be removed");
+    }
 }
 
 /// Waits for tasks of the host, for operators' commands and for last calls of tools. Some of them may

@@ -3,7 +3,6 @@
 
 use cofferdam_store::Store;
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::run::print;
 use crate::command::{CommandError, CommandOutcome};
@@ -115,7 +114,6 @@ async fn first_keys(config: &Config, store: &Store) -> Result<CommandOutcome, Co
         ),
         ..error
     })?;
-    let key = Zeroizing::new(key);
     let (status, root_key) = (store.status(), config.vault.root_key.to_string());
     let hosts = store.database_hosts().unwrap_or_default();
     let document = json!({
@@ -123,7 +121,7 @@ async fn first_keys(config: &Config, store: &Store) -> Result<CommandOutcome, Co
         "database_hosts": hosts,
         "root_key_id": status.root_key_id.to_string(),
         "root_key": root_key,
-        "key": *key,
+        "key": *key.token,
     });
     let text = format!(
         "Made store {} in the database at {}.\n\
@@ -133,7 +131,7 @@ async fn first_keys(config: &Config, store: &Store) -> Result<CommandOutcome, Co
         status.store_id,
         hosts.join(", "),
         status.root_key_id,
-        *key,
+        *key.token,
     );
     Ok(CommandOutcome { document, text })
 }

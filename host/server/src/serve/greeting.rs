@@ -3,18 +3,27 @@
 //! the log.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
 
 use cofferdam_engine::catalog::ModelKind;
-use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store, WorkspaceId};
+use cofferdam_store::{Actor, KeyId, KeyOwner, NewKey, SpendLimits, Store, WorkspaceId};
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::app::{Addresses, App};
 use crate::command::CommandError;
 use crate::command::quoted;
 use crate::failure::Failure;
+use crate::start::write_part;
+
+/// The key that the first start of a store shows.
+pub(crate) struct FirstKey {
+    id: KeyId,
+    pub(crate) token: Zeroizing<String>,
+}
 
 pub(crate) struct Greeting {
-    key: Option<String>,
+    key: Option<FirstKey>,
     curl: String,
     at: Addresses,
 }
@@ -39,20 +48,35 @@ impl Greeting {
         let curl = format!(
             "curl -N {}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
             reach(app, Addresses::reachable(at.listen)),
-            key.as_deref().unwrap_or("YOUR_KEY"),
+            key.as_ref().map_or("YOUR_KEY", |key| &key.token),
             json!({"model": model, "input": "Hello!", "stream": true}),
         );
         Ok(Self { key, curl, at })
     }
 
+    /// Writes the greeting to standard output. A new key that cannot be shown is revoked.
+    pub(crate) fn show(&self, as_json: bool, store: &Store) -> Result<(), Failure> {
+        let written = write_part(&self.text(as_json));
+        if let Some(key) = &self.key
+            && !matches!(written, Ok(ControlFlow::Continue(())))
+        {
+            store.revoke_key(Actor::Operator, key.id).map_err(CommandError::from)?;
+            tracing::warn!(
+                "the first key could not be written to standard output and is revoked; `cofferdam key create \
+                 --workspace default` makes another"
+            );
+        }
+        written.map(drop)
+    }
+
     /// The text for people, or one line of JSON.
-    pub(crate) fn text(&self, as_json: bool) -> String {
+    fn text(&self, as_json: bool) -> String {
         let Self { key, curl, at } = self;
         let (Addresses { listen, admin, is_tls }, scheme) = (at, at.scheme());
         if as_json {
             let mut line = serde_json::Map::new();
             if let Some(key) = key {
-                line.insert("key".to_owned(), key.as_str().into());
+                line.insert("key".to_owned(), key.token.as_str().into());
             }
             line.insert("curl".to_owned(), curl.as_str().into());
             line.insert("listen".to_owned(), listen.to_string().into());
@@ -65,7 +89,10 @@ impl Greeting {
             text.push_str("`cofferdam console` prints a link that signs in to the console.\n");
         }
         if let Some(key) = key {
-            text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
+            text.push_str(&format!(
+                "\nA key for the workspace `default`, shown this once:\n\n  {}\n",
+                *key.token
+            ));
         }
         text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
         text
@@ -73,7 +100,7 @@ impl Greeting {
 }
 
 /// Creates the key that the first start of a store shows.
-pub(crate) fn first_key(store: &Store, workspace: WorkspaceId) -> Result<String, CommandError> {
+pub(crate) fn first_key(store: &Store, workspace: WorkspaceId) -> Result<FirstKey, CommandError> {
     let wanted = NewKey {
         owner: KeyOwner::Member { workspace, member: None },
         name: None,
@@ -81,7 +108,8 @@ pub(crate) fn first_key(store: &Store, workspace: WorkspaceId) -> Result<String,
         limits: SpendLimits::default(),
     };
     let issued = store.issue_key(Actor::Operator, wanted)?;
-    Ok(String::from_utf8_lossy(issued.token.expose()).into_owned())
+    let token = Zeroizing::new(String::from_utf8_lossy(issued.token.expose()).into_owned());
+    Ok(FirstKey { id: issued.key.id, token })
 }
 
 /// The options and the begin of a URL with which `curl` on this machine reaches the listener of clients. With TLS the

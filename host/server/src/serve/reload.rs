@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::blocking;
 use super::compile;
 use super::notify::Notifier;
 use super::renewal::unix_s;
@@ -95,13 +96,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs handlers for the signals to stop. Before this call they end the process.
-    pub(crate) fn listen(hang_up: Signal) -> Result<Self, Failure> {
+    /// Installs the handlers. Before this call the signals end the process, but not the first process of a
+    /// container, for which the kernel ignores them.
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let listen = |kind| signal(kind).map_err(Failure::system("signals"));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
-            hang_up,
+            hang_up: listen(SignalKind::hangup())?,
         })
     }
 
@@ -189,7 +191,7 @@ impl Reload {
             let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
             Ok(wiring::live(config, places, &services)?)
         };
-        let live = blocking(read).await?;
+        let live = blocking("reload", read).await?;
         wiring::warn_of_absent(&live.config, &self.services.store).await;
         compile::required(&live).await?;
         // Last, because a certificate that was renewed meanwhile must not be replaced by the one before.
@@ -198,16 +200,8 @@ impl Reload {
             Some(files) => Ok(new_pair(&files, served.as_deref(), now_s)?),
             None => Ok(None),
         };
-        Ok((live, blocking(pair).await?))
+        Ok((live, blocking("reload", pair).await?))
     }
-}
-
-/// Reads files or loads plugins on a thread that may block.
-async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))?
 }
 
 /// Reads the certificate that a reload takes; `None` if it is the one that is served.
