@@ -3,7 +3,7 @@
 //! in the message text, so the text is searched for that case.
 
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::{kind_of_status, retry_after_ms};
+use cofferdam_guest_kit::{kind_of_status, retry_after_ms, wait_ms};
 use serde_json::{Map, Value};
 
 use crate::failure::{generic_message, lies_in_the_request};
@@ -208,10 +208,9 @@ fn by_status(status: u16) -> ErrorKind {
 
 /// OpenAI also sends the wait in milliseconds, which is more precise.
 fn retry_after(headers: &[(String, String)]) -> Option<u64> {
-    let value = |name| headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
-    let fine = value("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
-    fine.and_then(|ms| retry_after_ms(&(ms / 1000.0).to_string()))
-        .or_else(|| value("retry-after").and_then(retry_after_ms))
+    let fine = headers.iter().find(|(header, _)| header == "retry-after-ms");
+    let fine = fine.and_then(|(_, value)| value.trim().parse::<f64>().ok());
+    fine.and_then(|ms| wait_ms(ms / 1000.0)).or_else(|| retry_after_ms(headers))
 }
 
 #[cfg(test)]

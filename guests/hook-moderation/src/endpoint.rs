@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
+use cofferdam_guest_kit::retry_after_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -150,15 +151,9 @@ fn trouble(error: HttpError) -> Trouble {
 fn refused(response: &Response) -> Trouble {
     let line = format!("it answered with status {}", response.status);
     match response.status {
-        408 | 429 | 500.. => Trouble::Passing { line, retry_after_ms: retry_after_ms(response) },
+        408 | 429 | 500.. => Trouble::Passing { line, retry_after_ms: retry_after_ms(&response.headers) },
         _ => Trouble::Lasting(line),
     }
-}
-
-/// The `Retry-After` header in its form in seconds.
-fn retry_after_ms(response: &Response) -> Option<u64> {
-    let header = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
-    header?.1.trim().parse::<u32>().ok().map(|seconds| u64::from(seconds) * 1000)
 }
 
 /// Groups the texts, cut into pieces, into as few requests as possible.

@@ -38,6 +38,6 @@ pub use options::add_options;
 pub use part::{Content, Marks, Part};
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
 pub use tools::{AllowedTool, Tool, ToolChoice};
-pub use upstream_error::{kind_of_status, retry_after_ms};
+pub use upstream_error::{kind_of_status, retry_after_ms, wait_ms};
 #[doc(hidden)]
 pub use wit_bindgen;

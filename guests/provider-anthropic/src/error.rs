@@ -53,8 +53,7 @@ struct Answer<'a> {
 pub fn from_answer(head: &ResponseHead, body: &[u8]) -> Failure {
     let answer: Answer<'_> = serde_json::from_slice(body).unwrap_or_default();
     let mut failure = failure(Some(head.status), &answer.error);
-    let retry_after = head.headers.iter().find(|(name, _)| name == "retry-after");
-    failure.retry_after_ms = retry_after.and_then(|(_, value)| retry_after_ms(value));
+    failure.retry_after_ms = retry_after_ms(&head.headers);
     failure
 }
 

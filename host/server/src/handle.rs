@@ -136,9 +136,6 @@ async fn answer(
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
-    if body.is_end_stream() {
-        return Err(refused);
-    }
     let has_stopped = matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;

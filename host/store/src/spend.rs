@@ -8,7 +8,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Milliseconds per day.
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -121,6 +121,19 @@ impl FromStr for UsageDay {
         let day = UsageDay(day_of(u64::try_from(start).map_err(|_| UsageDayError)?));
         // The date parser also accepts dates with a time.
         if day.to_string() == text { Ok(day) } else { Err(UsageDayError) }
+    }
+}
+
+impl Serialize for UsageDay {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for UsageDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UsageDay, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

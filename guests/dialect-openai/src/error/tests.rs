@@ -157,7 +157,9 @@ fn the_wait_in_milliseconds_wins_and_dates_are_ignored() {
     };
     assert_eq!(wait(&[("retry-after", "2"), ("retry-after-ms", "1500")]), Some(1500));
     assert_eq!(wait(&[("retry-after", "2")]), Some(2000));
-    assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]), None);
+    let until = ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT");
+    assert_eq!(wait(&[until]), None);
+    assert_eq!(wait(&[("date", "Wed, 21 Oct 2026 07:27:56 GMT"), until]), Some(4000));
     assert_eq!(wait(&[("retry-after-ms", "-5"), ("retry-after", "x")]), None);
 }
 

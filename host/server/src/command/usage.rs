@@ -2,8 +2,7 @@
 
 use clap::ValueEnum;
 use cofferdam_store::{
-    Actor, Clock, Store, UsageBy, UsageDay, UsageDayError, UsageGroup, UsageLabel, UsageQuery, UsageReport,
-    UsageTotals,
+    Actor, Clock, Store, UsageBy, UsageDay, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +28,7 @@ pub struct UsageArguments {
     pub days: Option<u32>,
     /// From this day of UTC on, such as 2026-01-31; at the earliest the first of the 92 days that are kept
     #[arg(long, value_name = "DAY")]
-    pub since: Option<String>,
+    pub since: Option<UsageDay>,
     /// Of this workspace only, by name or id
     #[arg(long)]
     pub workspace: Option<String>,
@@ -48,7 +47,7 @@ pub enum UsageCommand {
     Drop {
         /// The first day of UTC whose rows are kept, such as 2026-01-31; today at the latest
         #[arg(long, value_name = "DAY")]
-        before: String,
+        before: UsageDay,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -69,10 +68,6 @@ pub enum By {
     Workspace,
 }
 
-fn day(given: &str) -> Result<UsageDay, CommandError> {
-    given.parse().map_err(|error: UsageDayError| CommandError::new(format!("`{given}`: {error}")))
-}
-
 fn drop_rows(store: &Store, before: UsageDay) -> Result<CommandOutcome, CommandError> {
     let rows = store.drop_usage(Actor::Operator, before)?;
     let document = json!({"before": before.to_string(), "rows": rows});
@@ -85,7 +80,7 @@ pub(super) async fn carry_out(
 ) -> Result<CommandOutcome, CommandError> {
     // The confirmation question was already asked by the operator's process.
     if let Some(UsageCommand::Drop { before, yes: _ }) = &wanted.command {
-        return drop_rows(store, day(before)?);
+        return drop_rows(store, *before);
     }
     let workspace = match &wanted.workspace {
         Some(given) => Some(store.find_workspace(given).await?.id),
@@ -93,10 +88,7 @@ pub(super) async fn carry_out(
     };
     let last = UsageDay::of_ms(Clock::system().now_ms());
     let kept = store.first_usage_day();
-    let asked = match &wanted.since {
-        None => last.minus(wanted.days.unwrap_or(30) - 1),
-        Some(given) => day(given)?,
-    };
+    let asked = wanted.since.unwrap_or_else(|| last.minus(wanted.days.unwrap_or(30) - 1));
     let first = asked.max(kept);
     let by = match wanted.by {
         By::Key => UsageBy::Key,

@@ -29,7 +29,7 @@ pub struct AuditFilter {
     pub secret: Option<String>,
     /// Only records of this day of UTC, such as 2026-01-31
     #[arg(long)]
-    pub day: Option<String>,
+    pub day: Option<UsageDay>,
     /// Only the newest records, at most so many
     #[arg(long, value_name = "N", conflicts_with = "since", value_parser = clap::value_parser!(u32).range(1..=1000))]
     #[serde(default)]
@@ -98,15 +98,11 @@ impl<'f> Filter<'f> {
             let name: Result<SecretName, _> = secret.parse();
             name.map_err(|error| fault(secret, error.to_string()))
         });
-        let day = wanted.day.as_deref().map(|day| {
-            let parsed: Result<UsageDay, _> = day.parse();
-            parsed.map_err(|error| fault(day, error.to_string()))
-        });
         Ok(Self {
             action: wanted.action.as_deref(),
             key: key.transpose()?,
             secret: secret.transpose()?,
-            day: day.transpose()?,
+            day: wanted.day,
         })
     }
 

@@ -1,8 +1,9 @@
 //! The HTTP capability as one call of a plugin gets it: its requests are noted in the recorder of
 //! requests, below the step of the call.
 
+use super::HttpCapability;
 use super::stream::exchange;
-use super::{HttpCapability, Reached, Visit};
+use super::visit::{Reached, Visit};
 use crate::timeline::{Fact, FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::CheckedRequest;
 use cofferdam_runtime::Grant;

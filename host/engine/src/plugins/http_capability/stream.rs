@@ -1,7 +1,8 @@
 //! Answers that a guest reads piece by piece. Reflections are noted with the piece in which they
 //! are found.
 
-use super::{HttpCapability, Reached, Visit};
+use super::HttpCapability;
+use super::visit::{Reached, Visit};
 use crate::timeline::Timeline;
 use cofferdam_egress::{GuestBody, Target};
 use cofferdam_runtime::Grant;
