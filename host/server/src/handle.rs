@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 
 use crate::api;
 use crate::app::App;

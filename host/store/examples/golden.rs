@@ -50,12 +50,12 @@ async fn fill(store: &Store) -> Outcome<()> {
         let hosts = Hosts::parse(&["api.example.com", "b.example"])?;
         let value = SecretValue::new(value.to_owned().into())?;
         let new = NewSecret { vault, name: name.parse()?, hosts, value };
-        store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
+        store.put_secret(store.queue_permit_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
     }
-    let permit = store.copy_place(workspace).await?;
+    let permit = store.copy_permit(workspace).await?;
     store.copy_secrets(permit, Actor::Operator, intern, vec!["golden".parse()?]).wait(PATIENCE)?;
-    let (place, deleted) = (store.place_within(PATIENCE)?, "deleted".parse()?);
-    store.delete_secret(place, Actor::Operator, VaultId::Workspace(workspace), deleted).wait(PATIENCE)?;
+    let (permit, deleted) = (store.queue_permit_within(PATIENCE)?, "deleted".parse()?);
+    store.delete_secret(permit, Actor::Operator, VaultId::Workspace(workspace), deleted).wait(PATIENCE)?;
     let value = SecretValue::new("a value of old".to_owned().into())?;
     let legacy = LegacySecret { name: "legacy".parse()?, value, created_at_ms: Some(1_600_000_000_000) };
     store.import_legacy(Actor::Operator, workspace, vec![legacy])?;

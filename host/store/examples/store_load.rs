@@ -102,8 +102,8 @@ async fn by_tasks(writers: usize, store: &Store, vault: VaultId) -> Outcome<f64>
             while begun.elapsed() < TURN {
                 let new =
                     secret(vault, next.fetch_add(1, Ordering::Relaxed)).map_err(|error| error.to_string())?;
-                let place = store.place().await.map_err(|error| error.to_string())?;
-                store.put_secret(place, Actor::System, new).await.map_err(|error| error.to_string())?;
+                let permit = store.queue_permit().await.map_err(|error| error.to_string())?;
+                store.put_secret(permit, Actor::System, new).await.map_err(|error| error.to_string())?;
             }
             Ok::<_, String>(())
         }));
@@ -198,7 +198,7 @@ fn name(number: usize) -> Outcome<SecretName> {
 }
 
 fn put(store: &Store, vault: VaultId, number: usize) -> Outcome<Pending<SecretMetadata>> {
-    Ok(store.put_secret(store.place_within(PATIENCE)?, Actor::System, secret(vault, number)?))
+    Ok(store.put_secret(store.queue_permit_within(PATIENCE)?, Actor::System, secret(vault, number)?))
 }
 
 fn secret(vault: VaultId, number: usize) -> Outcome<NewSecret> {

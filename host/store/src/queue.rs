@@ -212,7 +212,7 @@ impl WaitingWrites {
 pub(crate) struct WriteQueue {
     waiting: Mutex<WaitingWrites>,
     arrived: Condvar,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Number of waiting usage rows, readable without the lock.
     usage_rows: AtomicUsize,
 }
@@ -225,26 +225,26 @@ impl Default for WriteQueue {
 
 impl WriteQueue {
     /// A queue whose permits are also those of other queues.
-    fn with(places: Arc<Semaphore>) -> WriteQueue {
+    fn with(permits: Arc<Semaphore>) -> WriteQueue {
         let usage_rows = AtomicUsize::new(0);
-        WriteQueue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
+        WriteQueue { waiting: Mutex::default(), arrived: Condvar::new(), permits, usage_rows }
     }
 
     /// Waits for a permit, first come first served.
-    pub(crate) async fn place(&self) -> Result<QueuePermit, Error> {
-        let permit = Arc::clone(&self.places).acquire_owned().await;
+    pub(crate) async fn queue_permit(&self) -> Result<QueuePermit, Error> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
         permit.map(QueuePermit::new).map_err(|_| Error::Closed)
     }
 
     /// Adds a mutation. If the queue is closed, the job is dropped, which answers its caller with
     /// an error.
-    pub(crate) fn push(&self, place: QueuePermit, job: Box<dyn Job>) {
+    pub(crate) fn push(&self, permit: QueuePermit, job: Box<dyn Job>) {
         let mut waiting = self.lock();
         if waiting.closed {
             drop(waiting);
             return;
         }
-        waiting.jobs.push_back((place, job));
+        waiting.jobs.push_back((permit, job));
         let jobs = waiting.jobs.len();
         let wakes = jobs == 1 || jobs == waiting.wanted;
         drop(waiting);
@@ -363,7 +363,7 @@ impl WriteQueue {
     /// Accepts nothing more. What is waiting is still handed to the writer.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.places.close();
+        self.permits.close();
         self.arrived.notify_all();
     }
 
@@ -374,7 +374,7 @@ impl WriteQueue {
         waiting.closed = true;
         let dropped = std::mem::take(&mut waiting.jobs);
         drop(waiting);
-        self.places.close();
+        self.permits.close();
         drop(dropped);
     }
 

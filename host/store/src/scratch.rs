@@ -154,7 +154,7 @@ pub(crate) fn try_put(
 ) -> Result<SecretMetadata, Error> {
     let patience = Duration::from_secs(60);
     let new = new_secret(vault, name, value);
-    store.put_secret(store.place_within(patience)?, Actor::Operator, new).wait(patience)
+    store.put_secret(store.queue_permit_within(patience)?, Actor::Operator, new).wait(patience)
 }
 
 pub(crate) fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> SecretMetadata {

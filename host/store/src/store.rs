@@ -322,10 +322,10 @@ impl Store {
     pub fn flush(&self) -> Result<(), Error> {
         let mut waiting = Vec::new();
         for queue in self.0.queues.all() {
-            let place = pending::wait(queue.place(), QUEUE_PATIENCE).ok_or(Error::Busy)?;
-            let place = place.map_err(|_| self.0.shared.refusal())?;
+            let permit = pending::wait(queue.queue_permit(), QUEUE_PATIENCE).ok_or(Error::Busy)?;
+            let permit = permit.map_err(|_| self.0.shared.refusal())?;
             let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
-            queue.push(place, job(guarded([], |_| Ok(())), answer));
+            queue.push(permit, job(guarded([], |_| Ok(())), answer));
             waiting.push(pending);
         }
         waiting.into_iter().try_for_each(|pending| pending.wait(COMMIT_PATIENCE))
@@ -359,18 +359,18 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoContact`], [`Error::NotWritable`] and [`Error::Closed`].
-    pub async fn place(&self) -> Result<QueuePermit, Error> {
+    pub async fn queue_permit(&self) -> Result<QueuePermit, Error> {
         self.0.shared.check_contact()?;
-        self.0.queues.place().await.map_err(|_| self.0.shared.refusal())
+        self.0.queues.queue_permit().await.map_err(|_| self.0.shared.refusal())
     }
 
-    /// Like [`Store::place`], but blocks this thread for at most `patience`.
+    /// Like [`Store::queue_permit`], but blocks this thread for at most `patience`.
     ///
     /// # Errors
     /// [`Error::Busy`] when no permit was free in time; [`Error::NoContact`], [`Error::NotWritable`]
     /// and [`Error::Closed`].
-    pub fn place_within(&self, patience: Duration) -> Result<QueuePermit, Error> {
-        pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
+    pub fn queue_permit_within(&self, patience: Duration) -> Result<QueuePermit, Error> {
+        pending::wait(self.queue_permit(), patience).unwrap_or(Err(Error::Busy))
     }
 
     /// The workspace that a change belongs to, as far as its guards tell: that of the first guard which
@@ -396,16 +396,16 @@ impl Store {
     }
 
     /// Hands a change to the writer.
-    fn enqueue<C: Change>(&self, place: QueuePermit, change: C) -> Pending<C::Done> {
+    fn enqueue<C: Change>(&self, permit: QueuePermit, change: C) -> Pending<C::Done> {
         let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
-        self.0.queues.push(self.workspace_of(&change), place, job(change, answer));
+        self.0.queues.push(self.workspace_of(&change), permit, job(change, answer));
         pending
     }
 
     /// Makes a change on the writer's thread and waits until it is durable.
     fn submit<C: Change>(&self, change: C) -> Result<C::Done, Error> {
-        let place = self.place_within(QUEUE_PATIENCE)?;
-        self.enqueue(place, change).wait(COMMIT_PATIENCE)
+        let permit = self.queue_permit_within(QUEUE_PATIENCE)?;
+        self.enqueue(permit, change).wait(COMMIT_PATIENCE)
     }
 
     #[cfg(test)]

@@ -153,7 +153,7 @@ impl ClientDeparture {
             return;
         }
         has_left.store(true, Ordering::Relaxed);
-        self.allowance.give_place_back();
+        self.allowance.release_permit();
         let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
         self.detached_reads.read_on(work, reading);
     }

@@ -37,7 +37,7 @@ struct SharedAllowance {
     tokens: Arc<TokenLimits>,
     key: Option<(KeyId, Quota)>,
     workspace: Option<(WorkspaceId, Quota)>,
-    place: Mutex<Option<RunPermit<KeyId>>>,
+    permit: Mutex<Option<RunPermit<KeyId>>>,
     end: OnceLock<RequestEnd>,
 }
 
@@ -55,17 +55,17 @@ pub struct RequestEnd {
 }
 
 impl Allowance {
-    /// An allowance that holds the permit `place` until the request is over, and whose tokens are
+    /// An allowance that holds `permit` until the request is over, and whose tokens are
     /// charged to the key and the workspace that have a quota in `tokens`.
     #[must_use]
     pub fn new(
-        place: RunPermit<KeyId>,
+        permit: RunPermit<KeyId>,
         tokens: &Arc<TokenLimits>,
         key: Option<(KeyId, Quota)>,
         workspace: Option<(WorkspaceId, Quota)>,
     ) -> Self {
-        let (tokens, place) = (Arc::clone(tokens), Mutex::new(Some(place)));
-        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, place, end: OnceLock::new() })))
+        let (tokens, permit) = (Arc::clone(tokens), Mutex::new(Some(permit)));
+        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, permit, end: OnceLock::new() })))
     }
 
     /// Charges tokens, input and output together, to the key and the workspace.
@@ -94,9 +94,9 @@ impl Allowance {
 
     /// Releases the permit before the last clone is dropped: the client has its whole answer, and
     /// the work that is left must not keep it from sending its next request.
-    pub(crate) fn give_place_back(&self) {
+    pub(crate) fn release_permit(&self) {
         if let Some(held) = &self.0 {
-            drop(held.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(held.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
 }
@@ -293,9 +293,9 @@ mod tests {
         let clone = allowance.clone();
         drop(allowance);
         assert!(enter(&running, key(), 1).is_none());
-        clone.give_place_back();
+        clone.release_permit();
         let next = enter(&running, key(), 1).unwrap();
-        clone.give_place_back();
+        clone.release_permit();
         drop(clone);
         assert!(enter(&running, key(), 1).is_none());
         drop(next);

@@ -89,10 +89,10 @@ impl ResponsesRequest {
         is_online: impl Fn(&str) -> bool,
     ) -> Result<(), InvalidRequest> {
         for plugin in &PLUGIN_TOOLS {
-            let (place, settings) = match self.plugins.iter().find(|entry| entry.id == plugin.id) {
+            let (path, settings) = match self.plugins.iter().find(|entry| entry.id == plugin.id) {
                 Some(entry) if entry.enabled => {
-                    let place = entry.index.map_or(ToolPath::Default(plugin.id), ToolPath::Plugins);
-                    (place, plugin.parameters(entry))
+                    let path = entry.index.map_or(ToolPath::Default(plugin.id), ToolPath::Plugins);
+                    (path, plugin.parameters(entry))
                 }
                 // An entry that switches the plugin off wins over `:online` too.
                 Some(_) => continue,
@@ -105,10 +105,10 @@ impl ResponsesRequest {
                 continue;
             }
             if !is_there(plugin.tool) {
-                return Err(unavailable(place, plugin.id));
+                return Err(unavailable(path, plugin.id));
             }
             self.tools.push(RequestTool {
-                source: ToolSource { place, names: Some(plugin.names) },
+                source: ToolSource { path, names: Some(plugin.names) },
                 kind: ToolKind::Server(plugin.tool.to_owned()),
                 type_name: plugin.tool.to_owned(),
                 prefix: None,
@@ -151,13 +151,11 @@ impl PluginTool {
     }
 }
 
-fn unavailable(place: ToolPath, id: &str) -> InvalidRequest {
-    match place {
+fn unavailable(path: ToolPath, id: &str) -> InvalidRequest {
+    match path {
         ToolPath::Model => {
             InvalidRequest::new("model", "asks for web search (:online), which is not available on this host")
         }
-        place => {
-            InvalidRequest::new(format!("{place}.id"), format!("\"{id}\" is not available on this host"))
-        }
+        path => InvalidRequest::new(format!("{path}.id"), format!("\"{id}\" is not available on this host")),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) type Translation = &'static [(&'static str, &'static str)];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolSource {
     /// The part of the request that asks for the tool.
-    pub place: ToolPath,
+    pub path: ToolPath,
     /// Set where the settings are members of the entry itself, under these names; none where they
     /// are its `parameters`.
     pub(crate) names: Option<Translation>,
@@ -48,15 +48,15 @@ impl ToolSource {
     /// sentence that begins with the path of the client's member.
     #[must_use]
     pub fn complaint(&self, message: &str) -> String {
-        let place = self.place;
+        let path = self.path;
         let (Some(names), Some(rest)) = (self.names, message.strip_prefix("parameters")) else {
-            return format!("{place}.{message}");
+            return format!("{path}.{message}");
         };
-        let Some(rest) = rest.strip_prefix('.') else { return format!("{place}{rest}") };
+        let Some(rest) = rest.strip_prefix('.') else { return format!("{path}{rest}") };
         let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
         let (parameter, rest) = rest.split_at(end);
         let member =
             names.iter().find(|(_, name)| *name == parameter).map_or(parameter, |(member, _)| member);
-        format!("{place}.{member}{rest}")
+        format!("{path}.{member}{rest}")
     }
 }

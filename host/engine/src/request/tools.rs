@@ -63,8 +63,8 @@ impl RequestTool {
         // The client runs a local shell. A shell in a container is run by the provider.
         let is_local = || {
             let document = JsonDocument::parse(&self.json).ok();
-            let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
-            place.is_none_or(|place| place.is("local"))
+            let environment = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
+            environment.is_none_or(|environment| environment.is("local"))
         };
         self.kind.rendering() == Rendering::Functions && (self.kind != ToolKind::Shell || is_local())
     }
@@ -215,13 +215,13 @@ impl<'d> CheckedTool<'d> {
     }
 
     /// Converts the entry, with a copy of its JSON.
-    pub(super) fn into_copy(self, place: ToolPath) -> RequestTool {
+    pub(super) fn into_copy(self, path: ToolPath) -> RequestTool {
         let json = Bytes::from(self.value.compact());
-        self.into_tool(place, json)
+        self.into_tool(path, json)
     }
 
     /// Converts the entry. `json` is its slice of the JSON for guests.
-    pub(super) fn into_tool(self, place: ToolPath, json: Bytes) -> RequestTool {
+    pub(super) fn into_tool(self, path: ToolPath, json: Bytes) -> RequestTool {
         let text = |name| self.value.get(name).map(|value| value.text().into_owned());
         let (name, settings) = match self.kind {
             ToolKind::Server(_) => {
@@ -234,11 +234,11 @@ impl<'d> CheckedTool<'d> {
         };
         let type_name = text("type").unwrap_or_default();
         let is_server = matches!(self.kind, ToolKind::Server(_));
-        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || place.to_string()) };
+        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || path.to_string()) };
         let is_deferred = self.kind == ToolKind::Function
             && self.value.get("defer_loading").is_some_and(JsonValue::is_true);
         RequestTool {
-            source: ToolSource { place, names: None },
+            source: ToolSource { path, names: None },
             kind: self.kind,
             type_name,
             prefix: self.prefix,

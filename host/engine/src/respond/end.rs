@@ -68,7 +68,7 @@ impl ResponseRun {
         self.run.entry.settle(settled);
         let said = self.run.deadline.send(last).await;
         // The client may send its next request while the provider's connection is drained.
-        self.job.scope.caller.allowance.give_place_back();
+        self.job.scope.caller.allowance.release_permit();
         self.drop_document();
         if said.is_ok()
             && let Some(mut reading) = reading
@@ -103,7 +103,7 @@ impl ResponseRun {
                 break;
             }
         }
-        self.job.scope.caller.allowance.give_place_back();
+        self.job.scope.caller.allowance.release_permit();
         Ok(Vec::new())
     }
 

@@ -186,7 +186,7 @@ fn summary(requested: &str, request: &ResponsesRequest, models: Vec<String>) -> 
 /// The refusal for a tool or an item that none of the endpoints takes.
 fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     let (path, type_name, lack) = match miss {
-        Miss::Tool(tool, lack) => (tool.source.place.to_string(), tool.type_name.as_str(), lack),
+        Miss::Tool(tool, lack) => (tool.source.path.to_string(), tool.type_name.as_str(), lack),
         Miss::Item(hosted, lack) => {
             (hosted.path.clone(), hosted.type_name.as_deref().unwrap_or_default(), lack)
         }
@@ -227,7 +227,7 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
 pub(super) fn left_out(endpoint: &Endpoint, is_byok: bool, request: &ResponsesRequest) -> Option<Value> {
     let left = request.all_tools().filter(|tool| endpoint.leaves_out(tool, is_byok));
     let left: Vec<Value> =
-        left.map(|tool| json!({ "path": tool.source.place.to_string(), "type": tool.type_name })).collect();
+        left.map(|tool| json!({ "path": tool.source.path.to_string(), "type": tool.type_name })).collect();
     (!left.is_empty()).then(|| {
         json!({
             "type": "tools",

@@ -19,7 +19,7 @@ pub(super) async fn commit<T>(
     store: &Store,
     change: impl FnOnce(QueuePermit) -> Pending<T>,
 ) -> Result<T, Error> {
-    durable(change(permit(store.place()).await?)).await
+    durable(change(permit(store.queue_permit()).await?)).await
 }
 
 /// Waits for a permit.

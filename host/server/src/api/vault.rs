@@ -79,7 +79,8 @@ async fn put(
     let new = NewSecret { vault, name, hosts, value };
     let store = &call.app.store;
     let stored =
-        commit(call, permit, store.place(), |place| store.put_secret(place, actor(call), new)).await?;
+        commit(call, permit, store.queue_permit(), |queued| store.put_secret(queued, actor(call), new))
+            .await?;
     Ok(document(&DataDocument { data: SecretDocument::from(&stored) }))
 }
 
@@ -94,7 +95,10 @@ async fn delete(
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
     let store = &call.app.store;
-    commit(call, permit, store.place(), |place| store.delete_secret(place, actor(call), vault, name)).await?;
+    commit(call, permit, store.queue_permit(), |queued| {
+        store.delete_secret(queued, actor(call), vault, name)
+    })
+    .await?;
     let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -112,7 +116,7 @@ async fn copy(
     let whole = whole(call, permit, read).await?;
     let names = input::names(&whole)?;
     let store = &call.app.store;
-    let place = store.copy_place(permit.workspace);
+    let place = store.copy_permit(permit.workspace);
     let copied = |place| store.copy_secrets(place, actor(call), intern, names);
     let copies = commit(call, permit, place, copied).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();

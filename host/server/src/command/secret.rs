@@ -112,8 +112,9 @@ pub(super) async fn carry_out(
             let value = SecretValue::new(value.expose().to_owned().into())
                 .map_err(|error| CommandError::new(error.to_string()))?;
             let new = NewSecret { vault, name, hosts, value };
-            let stored =
-                store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
+            let stored = store
+                .put_secret(store.queue_permit_within(PATIENCE)?, Actor::Operator, new)
+                .wait(PATIENCE)?;
             let text = format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, store).await?);
             Ok(CommandOutcome { document: document(vault, &stored), text })
         }
@@ -121,9 +122,9 @@ pub(super) async fn carry_out(
         SecretCommand::Delete { name: given, scope } => {
             let vault = scope.vault(store).await?;
             let name = name(given)?;
-            let place = store.place_within(PATIENCE)?;
+            let permit = store.queue_permit_within(PATIENCE)?;
             let of = vault_name(vault, store).await?;
-            match store.delete_secret(place, Actor::Operator, vault, name.clone()).wait(PATIENCE) {
+            match store.delete_secret(permit, Actor::Operator, vault, name.clone()).wait(PATIENCE) {
                 Err(Error::NoSuchSecret) => return Err(not_deletable(&name, &of)),
                 done => done?,
             };

@@ -232,7 +232,7 @@ fn verify_runs_during_writes() {
                 put(&store, vault, &format!("n{number}"), "x");
                 store
                     .delete_secret(
-                        store.place_within(std::time::Duration::from_secs(60)).unwrap(),
+                        store.queue_permit_within(std::time::Duration::from_secs(60)).unwrap(),
                         Actor::Operator,
                         vault,
                         format!("n{number}").parse().unwrap(),

@@ -97,11 +97,11 @@ fn changes_declare_the_guards_of_what_they_name() {
     // The first secret of a vault makes its keys, which others do not.
     assert_eq!(guards(&lacking), vaults.map(|_| Guard::Header));
     let patience = std::time::Duration::from_secs(60);
-    let place = || store.place_within(patience).unwrap();
+    let permit = || store.queue_permit_within(patience).unwrap();
     let names = vec!["a".parse().unwrap()];
-    let permit = crate::pending::wait(store.copy_place(workspace), patience).unwrap().unwrap();
-    store.copy_secrets(permit, OPERATOR, intern, names).wait(patience).unwrap();
-    store.delete_secret(place(), OPERATOR, VaultId::Operator, "a".parse().unwrap()).wait(patience).unwrap();
+    let copy = crate::pending::wait(store.copy_permit(workspace), patience).unwrap().unwrap();
+    store.copy_secrets(copy, OPERATOR, intern, names).wait(patience).unwrap();
+    store.delete_secret(permit(), OPERATOR, VaultId::Operator, "a".parse().unwrap()).wait(patience).unwrap();
     store.rotate_vault_keys(&mut go_on).unwrap();
     store.new_recovery_key(&mut go_on).unwrap();
     store.drop_old_totals().unwrap();

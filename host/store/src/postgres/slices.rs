@@ -63,8 +63,8 @@ impl SliceKeeper {
     async fn commit(&self) {
         let mut made = Vec::new();
         for due in self.due() {
-            match timeout(PATIENCE, self.queues.place()).await {
-                Ok(Ok(place)) => made.push(self.push(place, due)),
+            match timeout(PATIENCE, self.queues.queue_permit()).await {
+                Ok(Ok(permit)) => made.push(self.push(permit, due)),
                 _ => break,
             }
         }
@@ -80,8 +80,8 @@ impl SliceKeeper {
     pub(super) fn close(&self) {
         self.slices.close();
         for due in self.due() {
-            match pending::wait(self.queues.place(), CLOSING_PATIENCE) {
-                Some(Ok(place)) => drop(self.push(place, due)),
+            match pending::wait(self.queues.queue_permit(), CLOSING_PATIENCE) {
+                Some(Ok(permit)) => drop(self.push(permit, due)),
                 _ => return,
             }
         }
@@ -91,7 +91,7 @@ impl SliceKeeper {
         self.slices.due(SliceHost(self.host.id().0))
     }
 
-    fn push(&self, place: QueuePermit, due: DueSlices) -> Pending<()> {
+    fn push(&self, permit: QueuePermit, due: DueSlices) -> Pending<()> {
         let DueSlices { workspace, keys, movers } = due;
         let needs: Vec<Need> = keys.iter().flat_map(|key| needs_of_reservation(workspace, *key)).collect();
         let change = guarded([Guard::Account(workspace)], move |batch: &mut WriteBatch| {
@@ -99,7 +99,7 @@ impl SliceKeeper {
             movers.iter().try_for_each(|request| Arc::clone(request).own_intent(batch))
         });
         let (answer, pending) = Pending::<()>::new(Arc::clone(&self.shared));
-        self.queues.push(Some(workspace), place, job(change.reading(move || needs.clone()), answer));
+        self.queues.push(Some(workspace), permit, job(change.reading(move || needs.clone()), answer));
         pending
     }
 }

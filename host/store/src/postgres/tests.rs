@@ -294,9 +294,9 @@ impl Host {
     /// Hands a change to its lane.
     fn begin<C: Change>(&self, workspace: Option<WorkspaceId>, change: C) -> Pending<C::Done> {
         let queue = self.queues.of(workspace);
-        let place = pending::wait(queue.place(), PATIENCE).unwrap().unwrap();
+        let permit = pending::wait(queue.queue_permit(), PATIENCE).unwrap().unwrap();
         let (answer, pending) = Pending::new(Arc::clone(&self.shared));
-        queue.push(place, job(change, answer));
+        queue.push(permit, job(change, answer));
         pending
     }
 

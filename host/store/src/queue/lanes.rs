@@ -51,13 +51,13 @@ impl LaneQueues {
     }
 
     /// See [`WriteQueue::place`]. The permit is for any of the queues.
-    pub(crate) async fn place(&self) -> Result<QueuePermit, Error> {
-        self.first.place().await
+    pub(crate) async fn queue_permit(&self) -> Result<QueuePermit, Error> {
+        self.first.queue_permit().await
     }
 
     /// Adds a mutation of what belongs to a workspace, or to none. See [`WriteQueue::push`].
-    pub(crate) fn push(&self, workspace: Option<WorkspaceId>, place: QueuePermit, job: Box<dyn Job>) {
-        self.of(workspace).push(place, job);
+    pub(crate) fn push(&self, workspace: Option<WorkspaceId>, permit: QueuePermit, job: Box<dyn Job>) {
+        self.of(workspace).push(permit, job);
     }
 
     /// Whether a request of this workspace that will leave a usage row may begin.
@@ -124,13 +124,13 @@ mod tests {
         let queues = LaneQueues::new(4);
         let places: Vec<_> = (0..JOBS_MAX)
             .map(|_| {
-                let place = std::pin::pin!(queues.place());
-                futures_now(place)
+                let permit = std::pin::pin!(queues.queue_permit());
+                futures_now(permit)
             })
             .collect();
         assert_eq!(places.len(), JOBS_MAX);
         for queue in queues.all() {
-            assert_eq!(queue.places.available_permits(), 0);
+            assert_eq!(queue.permits.available_permits(), 0);
         }
         assert_eq!(queues.parts().map(|part| part.max), [512, 16_384, 4096]);
     }

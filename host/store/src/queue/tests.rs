@@ -40,8 +40,8 @@ fn job() -> Box<dyn Job> {
     Box::new(Nothing)
 }
 
-fn place(queue: &WriteQueue) -> QueuePermit {
-    pending::wait(queue.place(), SOON).unwrap().unwrap()
+fn permit(queue: &WriteQueue) -> QueuePermit {
+    pending::wait(queue.queue_permit(), SOON).unwrap().unwrap()
 }
 
 fn jobs(queue: &WriteQueue) -> usize {
@@ -58,7 +58,7 @@ fn row() -> SettledUsage {
 fn mutations_and_rows_are_taken_in_order() {
     let queue = WriteQueue::default();
     for _ in 0..3 {
-        queue.push(place(&queue), job());
+        queue.push(permit(&queue), job());
     }
     queue.push_usage(row()).unwrap();
     assert!(queue.wait(1));
@@ -74,7 +74,7 @@ fn a_mutation_whose_caller_has_given_up_is_not_taken() {
     let mut callers: Vec<Pending<()>> = (0..3)
         .map(|_| {
             let (answer, caller) = Pending::new(Arc::clone(&shared));
-            queue.push(place(&queue), crate::queue::job(guarded([], |_| Ok(())), answer));
+            queue.push(permit(&queue), crate::queue::job(guarded([], |_| Ok(())), answer));
             caller
         })
         .collect();
@@ -85,7 +85,7 @@ fn a_mutation_whose_caller_has_given_up_is_not_taken() {
     let taken: Vec<_> = std::iter::from_fn(|| queue.take_job()).collect();
     assert_eq!(taken.len(), 2);
     assert!(matches!(last.wait(SOON), Err(Error::TimedOut)), "the writer has it");
-    assert_eq!(queue.places.available_permits(), JOBS_MAX);
+    assert_eq!(queue.permits.available_permits(), JOBS_MAX);
 }
 
 #[test]
@@ -104,29 +104,29 @@ fn a_full_queue_refuses_new_requests_and_has_no_permits() {
         queue.push_usage(row()).unwrap();
     }
     assert!(!queue.has_room());
-    let unused = place(&queue);
+    let unused = permit(&queue);
     for _ in 1..JOBS_MAX {
-        queue.push(place(&queue), job());
+        queue.push(permit(&queue), job());
     }
-    assert!(pending::wait(queue.place(), SOON).is_none());
+    assert!(pending::wait(queue.queue_permit(), SOON).is_none());
     assert_eq!(queue.lengths(), (JOBS_MAX - 1, USAGE_ROWS_MAX));
     assert_eq!(queue.take_rows().usage.len(), USAGE_ROWS_MAX);
     assert!(queue.has_room());
     // A permit that was dropped unused, or whose mutation the writer took, can be used again.
     drop(unused);
-    let unused = place(&queue);
-    assert!(pending::wait(queue.place(), SOON).is_none());
+    let unused = permit(&queue);
+    assert!(pending::wait(queue.queue_permit(), SOON).is_none());
     assert!(queue.take_job().is_some());
-    drop((place(&queue), unused));
+    drop((permit(&queue), unused));
 }
 
 #[test]
 fn a_closed_queue_gives_the_waiting_mutations_and_then_ends() {
     let queue = WriteQueue::default();
-    let late = place(&queue);
-    queue.push(place(&queue), job());
+    let late = permit(&queue);
+    queue.push(permit(&queue), job());
     queue.close();
-    assert!(matches!(pending::wait(queue.place(), SOON), Some(Err(Error::Closed))));
+    assert!(matches!(pending::wait(queue.queue_permit(), SOON), Some(Err(Error::Closed))));
     queue.push(late, job());
     assert!(queue.wait(1));
     assert_eq!(jobs(&queue), 1);
@@ -136,12 +136,12 @@ fn a_closed_queue_gives_the_waiting_mutations_and_then_ends() {
 #[test]
 fn a_group_waits_briefly_for_as_many_mutations_as_the_previous_one() {
     let queue = Arc::new(WriteQueue::default());
-    queue.push(place(&queue), job());
+    queue.push(permit(&queue), job());
     // No other mutation arrives, so the wait ends after its time.
     assert!(queue.wait(2));
     assert_eq!(jobs(&queue), 1);
     let other = Arc::clone(&queue);
-    let pushes = std::thread::spawn(move || (0..100).for_each(|_| other.push(place(&other), job())));
+    let pushes = std::thread::spawn(move || (0..100).for_each(|_| other.push(permit(&other), job())));
     let mut taken = 0;
     while taken < 100 {
         assert!(queue.wait(100 - taken));

@@ -19,13 +19,13 @@ const AT_ONCE: usize = 1;
 #[derive(Default)]
 pub(super) struct CopyTurns(Mutex<HashMap<WorkspaceId, Weak<Semaphore>>>);
 
-/// The turn of a workspace and a place in the writer's queue, for one copy. The turn ends when the
+/// The turn of a workspace and a permit for the writer's queue, for one copy. The turn ends when the
 /// copy is answered, also if its caller has left.
-#[must_use = "the turn and the place are given back when it is dropped"]
+#[must_use = "the turn and the permit are given back when it is dropped"]
 #[derive(Debug)]
 pub struct CopyPermit {
     pub(super) workspace: WorkspaceId,
-    pub(super) place: QueuePermit,
+    pub(super) permit: QueuePermit,
     pub(super) turn: OwnedSemaphorePermit,
 }
 
@@ -48,10 +48,10 @@ impl Store {
     /// writer's queue. Dropping the future gives the wait up.
     ///
     /// # Errors
-    /// Those of [`Store::place`].
-    pub async fn copy_place(&self, workspace: WorkspaceId) -> Result<CopyPermit, Error> {
+    /// Those of [`Store::queue_permit`].
+    pub async fn copy_permit(&self, workspace: WorkspaceId) -> Result<CopyPermit, Error> {
         // The semaphore is never closed.
         let turn = self.0.copies.of(workspace).acquire_owned().await.map_err(|_| Error::Closed)?;
-        Ok(CopyPermit { workspace, place: self.place().await?, turn })
+        Ok(CopyPermit { workspace, permit: self.queue_permit().await?, turn })
     }
 }

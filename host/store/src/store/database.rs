@@ -84,9 +84,9 @@ impl Store {
             Ok(is_first)
         });
         let (answer, pending) = Pending::new(shared);
-        let place = pending::wait(queues.place(), QUEUE_PATIENCE).unwrap_or(Err(Error::Busy));
-        let made = place.and_then(|place| {
-            queues.push(None, place, job(first, answer));
+        let permit = pending::wait(queues.queue_permit(), QUEUE_PATIENCE).unwrap_or(Err(Error::Busy));
+        let made = permit.and_then(|permit| {
+            queues.push(None, permit, job(first, answer));
             pending.wait(COMMIT_PATIENCE)
         });
         engine.close();

@@ -48,24 +48,24 @@ impl Store {
     }
 
     /// [`Store::issue_key`] with a permit for the writer's queue.
-    pub fn issue_key_at(&self, place: QueuePermit, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
-        self.enqueue(place, issue(actor, new))
+    pub fn issue_key_at(&self, permit: QueuePermit, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
+        self.enqueue(permit, issue(actor, new))
     }
 
     /// [`Store::set_key`] with a permit for the writer's queue.
     pub fn set_key_at(
         &self,
-        place: QueuePermit,
+        permit: QueuePermit,
         actor: Actor,
         id: KeyId,
         change: KeyChange,
     ) -> Pending<ApiKey> {
-        self.enqueue(place, set(actor, id, change))
+        self.enqueue(permit, set(actor, id, change))
     }
 
     /// [`Store::revoke_key`] with a permit for the writer's queue.
-    pub fn revoke_key_at(&self, place: QueuePermit, actor: Actor, id: KeyId) -> Pending<ApiKey> {
-        self.enqueue(place, revoke(actor, id))
+    pub fn revoke_key_at(&self, permit: QueuePermit, actor: Actor, id: KeyId) -> Pending<ApiKey> {
+        self.enqueue(permit, revoke(actor, id))
     }
 }
 

@@ -187,9 +187,9 @@ impl Reservation {
         if let Some(host) = self.store.0.engine.host_id() {
             return Box::pin(self.cover_shared(host)).await;
         }
-        let place = self.store.place().await?;
+        let permit = self.store.queue_permit().await?;
         self.state().has_intent = true;
-        let covered = self.store.enqueue(place, self.intent()).await?;
+        let covered = self.store.enqueue(permit, self.intent()).await?;
         let mut state = self.state();
         state.covered = state.covered.max(Some(covered));
         Ok(())

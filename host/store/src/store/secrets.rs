@@ -43,27 +43,27 @@ impl Store {
     /// The answer is [`Error::Lookup`] when the workspace or intern does not exist,
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::Damaged`] when a row it depends on is
     /// damaged, or an error of every mutation.
-    pub fn put_secret(&self, place: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
+    pub fn put_secret(&self, permit: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
         let vault = new.vault;
         let needs = secret(vault, &new.name);
         let quota = self.workspace_of_vault(vault).map(Guard::Quota);
         let guards: Vec<Guard> = quota.into_iter().chain([Guard::Vault(vault)]).collect();
         let put = guarded(guards, move |batch| batch.put_secret(actor, &new));
-        self.enqueue(place, put.reading(needs))
+        self.enqueue(permit, put.reading(needs))
     }
 
     /// Deletes a secret. The answer is [`Error::NoSuchSecret`] for a missing or a legacy secret,
     /// otherwise as for [`Store::put_secret`].
     pub fn delete_secret(
         &self,
-        place: QueuePermit,
+        permit: QueuePermit,
         actor: Actor,
         vault: VaultId,
         name: SecretName,
     ) -> Pending<()> {
         let needs = secret(vault, &name);
         let delete = guarded([Guard::Vault(vault)], move |batch| batch.delete_secret(actor, vault, &name));
-        self.enqueue(place, delete.reading(needs))
+        self.enqueue(permit, delete.reading(needs))
     }
 
     /// Copies secrets with their hosts from a workspace's vault into an intern's vault, all of them
@@ -80,7 +80,7 @@ impl Store {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Pending<Vec<SecretMetadata>> {
-        let CopyPermit { workspace, place, turn } = permit;
+        let CopyPermit { workspace, permit, turn } = permit;
         let [from, to] = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
         let guards = [from, to, Guard::Quota(workspace)];
         let copy = move |batch: &mut WriteBatch| {
@@ -88,7 +88,7 @@ impl Store {
             let _held = &turn;
             batch.copy_secrets(actor, workspace, intern, &names)
         };
-        self.enqueue(place, guarded(guards, copy))
+        self.enqueue(permit, guarded(guards, copy))
     }
 
     /// The vaults that have or had secrets: that of the operator, then those of workspaces and those of interns,
@@ -193,14 +193,14 @@ impl Store {
 
     /// What was released when it was decided, after the audit record of that is on the disk.
     async fn release_once_recorded(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
-        let place = within(self.place()).await?;
+        let permit = within(self.queue_permit()).await?;
         let pending = self.aside(move |store| {
             let (entry, released) = store.read(|view| request.decide(view))?;
             let record = guarded([], move |batch| {
                 batch.record(std::iter::once(entry.clone()));
                 Ok(batch.position())
             });
-            Ok::<_, Error>((store.enqueue(place, record), released))
+            Ok::<_, Error>((store.enqueue(permit, record), released))
         });
         let (recorded, released) = within(pending).await?;
         let position = within(recorded).await?;

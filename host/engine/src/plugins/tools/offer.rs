@@ -160,7 +160,7 @@ impl Offer {
     /// The names of a function's parameters.
     pub(super) fn parameters_of(&self, function: &str) -> &[String] {
         let Some(ToolEntry::Server { functions, .. }) =
-            self.owners.get(function).and_then(|place| self.entries.get(*place))
+            self.owners.get(function).and_then(|index| self.entries.get(*index))
         else {
             return &[];
         };
@@ -216,7 +216,7 @@ impl Offer {
             ToolEntry::Client(json) | ToolEntry::Server { json, .. } => json.as_ref(),
             ToolEntry::Deferred { .. } => b"",
         });
-        let later = loaded.iter().map(|place| match self.entries.get(*place) {
+        let later = loaded.iter().map(|index| match self.entries.get(*index) {
             Some(ToolEntry::Deferred { json, .. }) => json.as_ref(),
             _ => b"",
         });
@@ -232,8 +232,8 @@ impl Offer {
     pub(crate) fn newly_loaded(&self, known: &[usize], is_loaded: impl Fn(&str) -> bool) -> Vec<usize> {
         let known: HashSet<&usize> = known.iter().collect();
         let entries = self.entries.iter().enumerate();
-        let loaded = entries.filter_map(|(place, entry)| match entry {
-            ToolEntry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
+        let loaded = entries.filter_map(|(index, entry)| match entry {
+            ToolEntry::Deferred { name, .. } if is_loaded(name) && !known.contains(&index) => Some(index),
             _ => None,
         });
         loaded.collect()
@@ -249,7 +249,7 @@ pub(super) fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
             "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
-            tool.source.place
+            tool.source.path
         ))),
         None => Ok(()),
     }
@@ -416,18 +416,18 @@ fn owners(entries: &[ToolEntry], tools: &[RequestTool]) -> Result<BTreeMap<Strin
     let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
     let mut owners = BTreeMap::new();
     // Two functions of the client's own may have the same name: the provider decides about that.
-    for (place, tool) in tools.iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         if let Some(name) = tool.function_name() {
-            offered.entry(name).or_insert(place);
+            offered.entry(name).or_insert(index);
         }
     }
-    for (place, entry) in entries.iter().enumerate() {
+    for (index, entry) in entries.iter().enumerate() {
         let ToolEntry::Server { functions, .. } = entry else { continue };
         for function in functions {
-            if let Some(other) = offered.insert(&function.name, place) {
-                return Err(collision(tools, entries, other, place, &function.name));
+            if let Some(other) = offered.insert(&function.name, index) {
+                return Err(collision(tools, entries, other, index, &function.name));
             }
-            owners.insert(function.name.clone(), place);
+            owners.insert(function.name.clone(), index);
         }
     }
     Ok(owners)
@@ -441,11 +441,11 @@ fn collision(
     function: &str,
 ) -> Refusal {
     let (first, second) = (first.min(second), first.max(second));
-    let name = |place: usize| match entries.get(place) {
+    let name = |index: usize| match entries.get(index) {
         Some(ToolEntry::Server { tool, .. }) => Some(tool.name.as_str()),
         _ => None,
     };
-    let path = |place: usize| tools.get(place).map_or(ToolPath::Tools(place), |tool| tool.source.place);
+    let path = |index: usize| tools.get(index).map_or(ToolPath::Tools(index), |tool| tool.source.path);
     let function = printable(function);
     if name(first).is_some() && name(first) == name(second) {
         return Refusal::invalid(format!(

@@ -41,7 +41,7 @@ impl Engine {
 pub(super) fn unavailable(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
         "{}.type \"{}\" is not available on this host",
-        tool.source.place,
+        tool.source.path,
         printable(&tool.type_name)
     ))
 }
@@ -50,7 +50,7 @@ pub(super) fn unavailable(tool: &RequestTool) -> Refusal {
 pub(super) fn too_deep(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
         "{}.type \"{}\" asks models, and questions to models nest no deeper",
-        tool.source.place,
+        tool.source.path,
         printable(&tool.type_name)
     ))
 }

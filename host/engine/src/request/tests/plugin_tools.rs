@@ -18,7 +18,7 @@ fn added(body: &Value) -> Vec<(ToolPath, String, Value)> {
     assert_eq!(request.needs.contains(&Ability::Tools), !request.tools.is_empty());
     let tool = |tool: super::super::RequestTool| {
         let ToolKind::Server(name) = tool.kind else { panic!("{tool:?}") };
-        (tool.source.place, name, serde_json::from_slice(&tool.settings).unwrap())
+        (tool.source.path, name, serde_json::from_slice(&tool.settings).unwrap())
     };
     request.tools.into_iter().map(tool).collect()
 }

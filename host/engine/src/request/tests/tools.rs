@@ -83,7 +83,7 @@ fn tools_keep_their_place_and_name() {
     let request = accepted(&body_with(&json!({"tools": [
         {"type": "function", "name": "f"}, {"type": "shell"}, {"type": "mcp", "server_label": "l", "server_url": "u"},
     ]})));
-    let names: Vec<_> = request.tools.iter().map(|tool| (tool.source.place, tool.name.as_deref())).collect();
+    let names: Vec<_> = request.tools.iter().map(|tool| (tool.source.path, tool.name.as_deref())).collect();
     let place = ToolPath::Tools;
     assert_eq!(names, [(place(0), Some("f")), (place(1), None), (place(2), Some("l"))]);
 }

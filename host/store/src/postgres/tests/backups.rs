@@ -140,8 +140,8 @@ pub(super) fn assert_continues(shared: &Shared, before: &Seen, store: &Store) {
     }
     assert_whole(store);
     put(store, shared.vault(), "after", "x");
-    let place = store.place().now().unwrap();
-    store.delete_secret(place, OPERATOR, shared.vault(), "after".parse().unwrap()).now().unwrap();
+    let permit = store.queue_permit().now().unwrap();
+    store.delete_secret(permit, OPERATOR, shared.vault(), "after".parse().unwrap()).now().unwrap();
     assert_whole(store);
 }
 

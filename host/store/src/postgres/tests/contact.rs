@@ -49,7 +49,7 @@ fn what_was_taken_away_is_refused_by_other_hosts_when_the_answer_comes() {
 fn refuses(host: &Store, token: &str, vault: VaultId, row: &UsageRow) {
     assert_eq!(host.authenticate(token).now().unwrap_err(), AuthenticationError::NoContact);
     assert!(matches!(host.list_secrets(vault, 0, 10).now(), Err(Error::NoContact)));
-    assert!(matches!(host.place().now(), Err(Error::NoContact)));
+    assert!(matches!(host.queue_permit().now(), Err(Error::NoContact)));
     assert!(matches!(host.reserve(row.clone()).now(), Err(ReservationRefused::NoRoom)));
     assert!(!host.status().has_contact);
 }

@@ -34,8 +34,8 @@ fn filled(scratch: &ScratchDirectory) -> (Store, String, VaultId) {
     for number in 0..30 {
         put(&store, vault, &format!("secret_{number}"), &"x".repeat(1 + number * 1_000));
     }
-    let place = store.place().now().unwrap();
-    store.delete_secret(place, OPERATOR, vault, "secret_7".parse().unwrap()).now().unwrap();
+    let permit = store.queue_permit().now().unwrap();
+    store.delete_secret(permit, OPERATOR, vault, "secret_7".parse().unwrap()).now().unwrap();
     store.add_credit(OPERATOR, workspace, 1_000_000).unwrap();
     for number in 0..400 {
         let row = UsageRow::begun(format!("r_{number}"), workspace, key.key.id, UsageKind::Responses, false);

@@ -240,13 +240,13 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
     host.put(broken, "a", "value").unwrap();
     let chain = chains().difference(&before).next().unwrap().clone();
     let queue = host.queues.of(Some(whole));
-    let place = pending::wait(queue.place(), PATIENCE).unwrap().unwrap();
+    let permit = pending::wait(queue.queue_permit(), PATIENCE).unwrap().unwrap();
     world.sql(&format!("UPDATE chain SET seq = seq + 1 WHERE id = decode('{chain}', 'hex')"));
     let refused = host.put(broken, "b", "value");
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     assert!(host.shared.has_failed());
     // No lane gives places. The answer can come a moment before the last ones are taken back.
-    until(|| pending::wait(host.queues.place(), PATIENCE).unwrap().is_err());
+    until(|| pending::wait(host.queues.queue_permit(), PATIENCE).unwrap().is_err());
 
     let row =
         UsageRow::begun("r".to_owned(), whole, "000000000001".parse().unwrap(), UsageKind::Responses, false);
@@ -254,7 +254,7 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
     let (answer, pending) = Pending::new(Arc::clone(&host.shared));
     let new = new_secret(VaultId::Workspace(whole), "b", "value");
     let put = guarded([Guard::Vault(new.vault)], move |batch| batch.put_secret(OPERATOR, &new).map(drop));
-    queue.push(place, job(put, answer));
+    queue.push(permit, job(put, answer));
     let refused = pending.wait(PATIENCE);
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     host.engine.close();

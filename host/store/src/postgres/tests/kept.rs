@@ -36,8 +36,8 @@ fn request(scope: ReleaseScope, to: &str) -> ReleaseRequest {
 }
 
 fn delete(host: &Store, vault: VaultId) {
-    let place = host.place_within(PATIENCE).unwrap();
-    host.delete_secret(place, OPERATOR, vault, SECRET.parse().unwrap()).wait(PATIENCE).unwrap();
+    let permit = host.queue_permit_within(PATIENCE).unwrap();
+    host.delete_secret(permit, OPERATOR, vault, SECRET.parse().unwrap()).wait(PATIENCE).unwrap();
 }
 
 /// Two hosts, and a workspace with an intern that both know.

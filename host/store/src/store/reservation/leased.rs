@@ -47,8 +47,8 @@ impl Reservation {
             keys.iter().for_each(|key| batch.touch_slice(workspace, *key));
             Ok(())
         });
-        let Ok(Ok(place)) = timeout(PATIENCE, self.store.place()).await else { return };
-        let made = timeout(PATIENCE, self.store.enqueue(place, change.reading(move || needs.clone()))).await;
+        let Ok(Ok(permit)) = timeout(PATIENCE, self.store.queue_permit()).await else { return };
+        let made = timeout(PATIENCE, self.store.enqueue(permit, change.reading(move || needs.clone()))).await;
         if !matches!(made, Ok(Ok(()))) {
             tracing::debug!("slices could not be asked back");
         }

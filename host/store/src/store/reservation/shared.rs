@@ -76,15 +76,15 @@ impl Reservation {
             tracing::warn!(%error, "what a request may spend could not be reserved");
             ReservationRefused::NoRoom
         };
-        let place = timeout(PATIENCE, self.store.place()).await.unwrap_or(Err(Error::Busy));
-        let place = place.map_err(no_room)?;
+        let permit = timeout(PATIENCE, self.store.queue_permit()).await.unwrap_or(Err(Error::Busy));
+        let permit = permit.map_err(no_room)?;
         let had_intent = {
             let mut state = self.state();
             state.asked_by.get_or_insert(SliceHost(host.0));
             std::mem::replace(&mut state.has_intent, true)
         };
         let change = self.shared_change(asked);
-        let made = timeout(PATIENCE, self.store.enqueue(place, change)).await;
+        let made = timeout(PATIENCE, self.store.enqueue(permit, change)).await;
         let made = made.unwrap_or(Err(Error::TimedOut));
         let mut state = self.state();
         let state = &mut *state;

@@ -36,16 +36,16 @@ fn request(scope: ReleaseScope, name: &str, to: &str) -> ReleaseRequest {
     ReleaseRequest { actor: OPERATOR, scope, secret, purpose }
 }
 
-fn place(store: &Store) -> QueuePermit {
-    store.place_within(PATIENCE).unwrap()
+fn permit(store: &Store) -> QueuePermit {
+    store.queue_permit_within(PATIENCE).unwrap()
 }
 
-fn copy_place(store: &Store, workspace: WorkspaceId) -> CopyPermit {
-    crate::pending::wait(store.copy_place(workspace), PATIENCE).unwrap().unwrap()
+fn copy_permit(store: &Store, workspace: WorkspaceId) -> CopyPermit {
+    crate::pending::wait(store.copy_permit(workspace), PATIENCE).unwrap().unwrap()
 }
 
 fn delete(store: &Store, vault: VaultId, name: &str) -> Result<(), Error> {
-    store.delete_secret(place(store), OPERATOR, vault, secret(name)).wait(PATIENCE)
+    store.delete_secret(permit(store), OPERATOR, vault, secret(name)).wait(PATIENCE)
 }
 
 /// The position of the newest audit record.
@@ -74,7 +74,7 @@ fn copy(
     names: &[&str],
 ) -> Result<Vec<SecretMetadata>, Error> {
     let names = names.iter().map(|name| secret(name)).collect();
-    store.copy_secrets(copy_place(store, workspace), OPERATOR, intern, names).wait(PATIENCE)
+    store.copy_secrets(copy_permit(store, workspace), OPERATOR, intern, names).wait(PATIENCE)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_workspace_has_one_copy_at_a_time() {
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
     put(&store, vault, "a", "one");
     let has_turn = |workspace| {
-        let mut turn = std::pin::pin!(store.copy_place(workspace));
+        let mut turn = std::pin::pin!(store.copy_permit(workspace));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         turn.as_mut().poll(&mut context).is_ready()
     };
@@ -94,16 +94,16 @@ fn a_workspace_has_one_copy_at_a_time() {
         hold.recv().unwrap_or_default();
         Ok(())
     };
-    let permit = copy_place(&store, workspace);
+    let copy = copy_permit(&store, workspace);
     assert!(!has_turn(workspace));
     assert!(has_turn(create_workspace(&store, "second").id));
-    let first = store.enqueue(place(&store), guarded([], wait));
+    let first = store.enqueue(permit(&store), guarded([], wait));
     // A caller that leaves does not end the turn of its copy.
-    drop(store.copy_secrets(permit, OPERATOR, intern, vec![secret("a")]));
+    drop(store.copy_secrets(copy, OPERATOR, intern, vec![secret("a")]));
     assert!(!has_turn(workspace));
     drop(release);
     first.wait(PATIENCE).unwrap();
-    drop(copy_place(&store, workspace));
+    drop(copy_permit(&store, workspace));
 }
 
 /// Imports a legacy secret, which was made one day ago.
@@ -220,12 +220,12 @@ fn changes_of_one_group_see_each_other() {
         hold.recv().unwrap_or_default();
         Ok(())
     };
-    let first = store.enqueue(place(&store), guarded([], wait));
-    let stored = store.put_secret(place(&store), OPERATOR, new(vault, "a", "one"));
-    let copied = store.copy_secrets(copy_place(&store, workspace), OPERATOR, intern, vec![secret("a")]);
-    let replaced = store.put_secret(place(&store), OPERATOR, new(vault, "a", "two"));
-    let deleted = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
-    let missing = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
+    let first = store.enqueue(permit(&store), guarded([], wait));
+    let stored = store.put_secret(permit(&store), OPERATOR, new(vault, "a", "one"));
+    let copied = store.copy_secrets(copy_permit(&store, workspace), OPERATOR, intern, vec![secret("a")]);
+    let replaced = store.put_secret(permit(&store), OPERATOR, new(vault, "a", "two"));
+    let deleted = store.delete_secret(permit(&store), OPERATOR, vault, secret("a"));
+    let missing = store.delete_secret(permit(&store), OPERATOR, vault, secret("a"));
     drop(release);
     first.wait(PATIENCE).unwrap();
     stored.wait(PATIENCE).unwrap();
@@ -255,7 +255,7 @@ fn deleting_an_intern_deletes_its_vault() {
     assert_eq!(commits_since(&store, since), 1);
     assert!(matches!(store.list_secrets(vault, 0, 10).now(), Err(Error::Lookup(_))));
     assert!(matches!(store.effective_secrets(intern, 0, 10).now(), Err(Error::Lookup(_))));
-    let late = store.put_secret(place(&store), OPERATOR, new(vault, "a", "one")).wait(PATIENCE);
+    let late = store.put_secret(permit(&store), OPERATOR, new(vault, "a", "one")).wait(PATIENCE);
     assert!(matches!(late, Err(Error::Lookup(_))));
     let last = store.audit_records(since, 10).now().unwrap().pop().unwrap();
     let [entry] = &last.entries[..] else { panic!("{last:?}") };

@@ -27,7 +27,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
     let pending: Vec<_> = names
         .iter()
         .map(|name| {
-            store.put_secret(place(&store), OPERATOR, new(VaultId::Workspace(workspace), name, &largest()))
+            store.put_secret(permit(&store), OPERATOR, new(VaultId::Workspace(workspace), name, &largest()))
         })
         .collect();
     for pending in pending {
@@ -80,7 +80,7 @@ fn changes_of_a_vault_without_an_owner_are_refused() {
     let (workspace, intern) = (WorkspaceId::from_bytes([7; 16]), InternId::from_bytes([7; 16]));
     let since = newest(&store);
     for vault in [VaultId::Workspace(workspace), VaultId::Intern(intern)] {
-        let put = store.put_secret(place(&store), OPERATOR, new(vault, "a", "x")).wait(PATIENCE);
+        let put = store.put_secret(permit(&store), OPERATOR, new(vault, "a", "x")).wait(PATIENCE);
         assert!(matches!(put, Err(Error::Lookup(_))));
         assert!(matches!(delete(&store, vault, "a"), Err(Error::Lookup(_))));
     }
@@ -96,9 +96,9 @@ fn changes_of_a_vault_without_an_owner_are_refused() {
 fn a_closed_store_answers_every_waiting_caller() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
-    let (vault, late) = (VaultId::Workspace(default_workspace(&store)), place(&store));
+    let (vault, late) = (VaultId::Workspace(default_workspace(&store)), permit(&store));
     let waiting: Vec<_> = (0..20)
-        .map(|n| store.put_secret(place(&store), OPERATOR, new(vault, &format!("n{n}"), "x")))
+        .map(|n| store.put_secret(permit(&store), OPERATOR, new(vault, &format!("n{n}"), "x")))
         .collect();
     store.close();
     for pending in waiting {
@@ -108,7 +108,7 @@ fn a_closed_store_answers_every_waiting_caller() {
         store.put_secret(late, OPERATOR, new(vault, "a", "x")).wait(PATIENCE),
         Err(Error::Closed)
     ));
-    assert!(matches!(store.place_within(PATIENCE), Err(Error::Closed)));
+    assert!(matches!(store.queue_permit_within(PATIENCE), Err(Error::Closed)));
     assert!(matches!(store.list_secrets(vault, 0, 1).now(), Err(Error::Closed)));
     assert_eq!(scratch.open().list_secrets(vault, 0, 100).now().unwrap().entries.len(), 20);
 }
@@ -176,7 +176,7 @@ fn readers_see_whole_commits_while_the_store_writes() {
         for round in 1..=60 {
             let value = round.to_string();
             let pending =
-                ["a", "b"].map(|name| store.put_secret(place(&store), OPERATOR, new(vault, name, &value)));
+                ["a", "b"].map(|name| store.put_secret(permit(&store), OPERATOR, new(vault, name, &value)));
             pending.into_iter().for_each(|pending| drop(pending.wait(PATIENCE).unwrap()));
             copy(&store, workspace, intern, &["a", "b"]).unwrap();
         }

@@ -94,8 +94,8 @@ impl World {
             Step::Put { of_intern, name, value, host } => {
                 let hosts = Hosts::parse(&[&host]).unwrap();
                 let secret = NewSecret { hosts, ..new(self.vault(of_intern), &name, &value) };
-                let place = place(&self.store);
-                self.store.put_secret(place, OPERATOR, secret).wait(PATIENCE).unwrap();
+                let permit = permit(&self.store);
+                self.store.put_secret(permit, OPERATOR, secret).wait(PATIENCE).unwrap();
                 self.model.put(of_intern, &name, &value, &host, now_ms);
             }
             Step::Delete { of_intern, name } => {

@@ -61,7 +61,7 @@ fn an_interns_own_secret_takes_precedence_even_if_it_is_not_bound_to_the_host() 
         hosts: Hosts::parse(&["own.example"]).unwrap(),
         ..new(VaultId::Intern(intern), "hidden", "own")
     };
-    store.put_secret(place(&store), OPERATOR, own).wait(PATIENCE).unwrap();
+    store.put_secret(permit(&store), OPERATOR, own).wait(PATIENCE).unwrap();
     import(&store, VaultId::Intern(intern), "legacy", "old");
 
     assert_eq!(released(&store, scope, "shared", "b.example"), "of the workspace");
@@ -135,7 +135,7 @@ fn nothing_is_released_when_it_cannot_be_audited() {
         hold.recv().unwrap_or_default();
         Ok(())
     };
-    let held = store.enqueue(place(&store), guarded([], wait));
+    let held = store.enqueue(permit(&store), guarded([], wait));
     has_begun.recv().unwrap();
     for _ in 0..AUDIT_ENTRIES_MAX {
         assert_eq!(released(&store, ReleaseScope::Operator, "a", "b.example"), "the value");
@@ -186,7 +186,7 @@ where
         hold.recv().unwrap_or_default();
         Ok(())
     };
-    let held = store.enqueue(place(store), guarded([], wait));
+    let held = store.enqueue(permit(store), guarded([], wait));
     has_begun.recv().unwrap();
     let changed = change();
     std::thread::scope(|scope| {
@@ -208,11 +208,11 @@ fn what_changes_while_a_release_is_recorded_counts() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the old value");
-    let replace = || store.put_secret(place(&store), OPERATOR, new(VaultId::Operator, "a", "the new value"));
+    let replace = || store.put_secret(permit(&store), OPERATOR, new(VaultId::Operator, "a", "the new value"));
     let released = meanwhile(&store, replace, |replaced| drop(replaced.wait(PATIENCE).unwrap()));
     assert_eq!(released.ok().unwrap().expose(), b"the new value");
 
-    let delete = || store.delete_secret(place(&store), OPERATOR, VaultId::Operator, secret("a"));
+    let delete = || store.delete_secret(permit(&store), OPERATOR, VaultId::Operator, secret("a"));
     let released = meanwhile(&store, delete, |deleted| deleted.wait(PATIENCE).unwrap());
     assert!(matches!(released, Err(ReleaseError::Unavailable)));
     let entries = entries(&store, 0);
