@@ -7,7 +7,7 @@ use crate::kit::disk::{Disk, Of, assert_complete, scratch};
 use crate::kit::random::{Random, count, seed};
 use crate::kit::record::{Entry, Kind, Record, Sent};
 use crate::kit::shim::{Action, Call, Rule, Shim};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -157,6 +157,28 @@ fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTree
         (name.clone(), rows.version_of(fingerprint))
     })
     .collect()
+}
+
+#[test]
+fn a_simulated_power_failure_leaves_a_renamed_file_one_of_its_names() {
+    let folder = scratch();
+    let root = folder.path().canonicalize().unwrap().join("disk");
+    std::fs::create_dir(&root).unwrap();
+    let entry = |kind, name: &str, data: &[u8]| {
+        let path = root.join(name);
+        Entry { kind, thread: 1, ino: u64::MAX, offset: 0, result: 0, path, data: data.to_vec() }
+    };
+    let mut disk = Disk::of(&root);
+    let old = root.join("old").into_os_string().into_encoded_bytes();
+    disk.play(&[entry(Kind::Create, "old", b""), entry(Kind::Rename, "new", &old)]);
+    let mut found = BTreeSet::new();
+    for seed in 0..32 {
+        let image = folder.path().join(seed.to_string());
+        disk.save(&image, Of::Ordered, None, &mut Random::new(seed));
+        let names = std::fs::read_dir(&image).unwrap().map(|name| name.unwrap().file_name());
+        found.insert(names.collect::<Vec<_>>());
+    }
+    assert_eq!(found, BTreeSet::from([vec!["new".into()], vec!["old".into()]]));
 }
 
 #[test]

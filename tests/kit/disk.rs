@@ -228,12 +228,14 @@ impl Disk {
             Kind::Open => self.found(&entry.path, entry.ino),
             Kind::Rename => {
                 let old = PathBuf::from(String::from_utf8(entry.data.clone()).unwrap());
+                // No state of the disk has neither name: a rename is one change.
                 if let Some((id, is_folder)) = self.unlink(&old) {
                     self.link(&entry.path, id, is_folder);
                 }
             }
             Kind::Remove => {
                 self.unlink(&entry.path);
+                self.changed();
             }
             Kind::Truncate => self.file(entry).now.truncate(entry.offset),
             Kind::Write => self.file(entry).now.write(entry.offset, &entry.data),
@@ -341,9 +343,7 @@ impl Disk {
     fn unlink(&mut self, path: &Path) -> Option<(Id, bool)> {
         let folder = self.folder(path.parent()?)?;
         let name = path.file_name()?.to_str()?;
-        let removed = Rc::make_mut(self.now.get_mut(&folder)?).remove(name);
-        self.changed();
-        removed
+        Rc::make_mut(self.now.get_mut(&folder)?).remove(name)
     }
 
     fn changed(&mut self) {
