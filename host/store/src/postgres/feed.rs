@@ -8,9 +8,10 @@
 //! compares how far the chains are with what is known to be durable.
 
 mod read;
+mod reader;
 mod topics;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +21,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::types::Type;
 
+pub(super) use reader::FeedReader;
+pub(crate) use reader::{DirectoryPoint, Seen};
 pub(super) use topics::Topics;
+
+use reader::Look;
 
 use super::connect::{Database, DatabaseSession};
 use super::failure::Failure;
@@ -82,79 +87,8 @@ impl Announcer {
     }
 }
 
-/// How far the commits of each chain are in the directory.
-pub(crate) type Seen = BTreeMap<ChainId, i64>;
-
-/// How far a directory was read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DirectoryPoint {
-    /// Where it was read; `None` if nothing was read.
-    pub(super) server: Option<ServerId>,
-    pub(super) seen: Seen,
-}
-
-/// The last look at the changes of other hosts.
-#[derive(Clone)]
-struct Look {
-    /// Whether it came to the end of the changes.
-    is_whole: bool,
-    /// Grows with each look that found something, and when the directory was read anew.
-    news: u64,
-    point: Arc<DirectoryPoint>,
-    /// This host, and the last sign of life of it that the look could see.
-    beat: Option<(HostId, i64)>,
-}
-
 /// Reads the whole directory, and how far it was read. Blocks its thread.
 pub(crate) type Reload = Arc<dyn Fn() -> Result<(Arc<Directory>, DirectoryPoint), OpenError> + Send + Sync>;
-
-/// What the feed knows, for the task that reports it.
-pub(super) struct FeedReader {
-    looks: watch::Receiver<Look>,
-    wanted: Arc<Notify>,
-    /// The directory has to be read anew.
-    has_gap: Arc<AtomicBool>,
-}
-
-impl FeedReader {
-    /// How often something new was found.
-    pub(super) fn news(&self) -> u64 {
-        self.looks.borrow().news
-    }
-
-    /// How often something new was found, and how far the directory was read.
-    pub(super) fn point(&self) -> (u64, Arc<DirectoryPoint>) {
-        let look = self.looks.borrow();
-        (look.news, Arc::clone(&look.point))
-    }
-
-    /// Waits until there may be news.
-    pub(super) async fn until_news(&mut self) {
-        if self.looks.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Has the whole directory read before the next look at changes: some of them may be deleted.
-    pub(super) fn read_anew(&self) {
-        self.has_gap.store(true, Ordering::Release);
-    }
-
-    /// Waits until all changes that were committed before this sign of life of this host are in the
-    /// directory. A server that does not have the sign of life is not the primary, whatever it answers; it may
-    /// have another one with the same number, which was never acknowledged.
-    pub(super) async fn until_whole(&mut self, host: HostId, beat: i64, server: ServerId) {
-        self.wanted.notify_one();
-        let is_whole = |look: &Look| {
-            look.is_whole
-                && look.point.server == Some(server)
-                && look.beat.is_some_and(|(of, seen)| of == host && seen >= beat)
-        };
-        if self.looks.wait_for(is_whole).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
 
 /// The task that follows the changes.
 pub(super) struct Feed {

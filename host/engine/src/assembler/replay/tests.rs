@@ -1,4 +1,5 @@
-use super::super::tests::{any_event, identity, names, parse_stream};
+use super::super::tests::any::any_event;
+use super::super::tests::{identity, names, parse_stream};
 use super::super::{Outcome, Receipt, Served, ToolOutcome};
 use super::*;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, ReasoningSeal, SummaryDelta, TextDelta};
