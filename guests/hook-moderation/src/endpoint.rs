@@ -31,13 +31,15 @@ pub(crate) enum Trouble {
     Lasting(String),
     /// There is more text than is moderated.
     TooLong,
+    /// The endpoint refuses the request, for its input or for what the operator configured.
+    Refused(String),
 }
 
 impl Trouble {
     /// The message for the operator's log.
     pub(crate) fn line(&self) -> &str {
         match self {
-            Self::Passing { line, .. } | Self::Lasting(line) => line,
+            Self::Passing { line, .. } | Self::Lasting(line) | Self::Refused(line) => line,
             Self::TooLong => "the input is longer than what is moderated",
         }
     }
@@ -117,8 +119,12 @@ fn ask(
     let response = outside.send(&request).map_err(trouble)?;
     match response.status {
         200 => {}
-        // The client determines the length of its input, so `on_error` must not let a long input pass.
+        // The client determines its input, so `on_error` must not let an input pass that the endpoint refuses.
         413 => return Err(Trouble::TooLong),
+        status @ (400 | 422) => {
+            let line = format!("it answered with status {status}: it refuses the input, or `model` is wrong");
+            return Err(Trouble::Refused(line));
+        }
         _ => return Err(refused(&response)),
     }
     let answer: Answer = serde_json::from_slice(&response.body)

@@ -83,8 +83,8 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
         Err(trouble) => {
             outside.log(log::Level::Warn, &format!("the moderation endpoint: {}", trouble.line()));
             match (operator.on_error, &trouble) {
-                // The client determines the length of its input: if long input passed, a client could switch
-                // this hook off.
+                // The client determines its input: if input that is too long or refused passed, a client could
+                // switch this hook off.
                 (OnError::Allow, Trouble::Passing { .. } | Trouble::Lasting(_)) => Ok(Action::Pass),
                 _ => Err(refusal(&trouble)),
             }
@@ -115,6 +115,11 @@ fn refusal(trouble: &Trouble) -> Failure {
         Trouble::TooLong => Failure::new(
             ErrorKind::ContextLengthExceeded,
             "The input is longer than what can be moderated on this host.",
+        ),
+        Trouble::Refused(_) => Failure::new(
+            ErrorKind::InvalidRequest,
+            "The input could not be moderated: the moderation endpoint of this host refuses it. If it refuses every \
+             input, the operator finds the status in the log.",
         ),
     }
 }

@@ -190,6 +190,17 @@ fn input_that_is_too_long_is_refused_whatever_happens_on_errors() {
 }
 
 #[test]
+fn input_that_the_endpoint_refuses_is_refused_whatever_happens_on_errors() {
+    for (on_error, status) in [("refuse", 400), ("allow", 400), ("allow", 422)] {
+        let mut operator = endpoint();
+        operator["on_error"] = json!(on_error);
+        let mut script = Script { answers: vec![answer(status, &json!({}))], ..Script::default() };
+        let Err(failure) = run(&["x"], &operator, &mut script) else { panic!("passed") };
+        assert!(matches!(failure.kind, ErrorKind::InvalidRequest), "{on_error} {status}");
+    }
+}
+
+#[test]
 fn the_strings_of_a_tool_are_one_text_for_the_endpoint_and_apart_for_rules() {
     let properties: Value = (0..2000).map(|n| (format!("p{n}"), json!({ "const": "bomb" }))).collect();
     let request =

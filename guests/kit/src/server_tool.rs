@@ -19,7 +19,7 @@ pub use domains::DomainRules;
 pub use fields::Fields;
 pub use media::Media;
 pub use models::{Instance, Manner, Models, Service, failed, members, text_of};
-pub use network::{Network, Streaming, Wire, header, sentence, web_address};
+pub use network::{Network, Reading, Streaming, Wire, header, sentence, web_address};
 pub use paths::relative_path;
 pub use single::{SingleFunction, schema, unknown_function};
 pub use words::{grade, lower_words};

@@ -9,18 +9,25 @@ use crate::rpc::printable;
 /// The longest text, in characters.
 const TEXT_CHARS_MAX: usize = 400_000;
 
-/// The text of a result: its parts, or its structured content when no part has text.
+/// The text of a result: its parts, and its structured content when no part has text.
 pub(crate) fn text(result: &Map<String, Value>) -> String {
     let parts = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let texts: Vec<String> = parts.iter().filter_map(part).collect();
-    let mut text = texts.join("\n");
-    if text.is_empty()
+    let mut texts: Vec<String> = parts.iter().filter_map(part).collect();
+    if !parts.iter().any(has_text)
         && let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
     {
-        text = structured.to_string();
+        texts.retain(|text| !text.trim().is_empty());
+        texts.push(structured.to_string());
     }
+    let text = texts.join("\n");
     let clipped = clip(&text, TEXT_CHARS_MAX);
     if clipped.cut { format!("{}\n[The rest was cut off.]", clipped.text) } else { text }
+}
+
+/// Whether a part has text of its own. Servers give structured content as such a text too.
+fn has_text(part: &Value) -> bool {
+    let text = part.get("text").or_else(|| part.get("resource")?.get("text"));
+    text.and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
 }
 
 fn part(part: &Value) -> Option<String> {

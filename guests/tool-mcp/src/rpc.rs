@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
-use cofferdam_guest_kit::server_tool::{Streaming, clip, header, sentence};
+use cofferdam_guest_kit::server_tool::{Reading, Streaming, clip, header, sentence};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
@@ -13,6 +13,10 @@ use crate::sse;
 const BODY_BYTES_MAX: u32 = 8 * 1024 * 1024;
 /// The longest error message of a server that is passed on, in characters.
 const WORDS_CHARS_MAX: usize = 500;
+/// The largest number of a server's own requests that are answered while one answer is read.
+const REPLIES_MAX: usize = 8;
+/// The longest time for such a reply, in milliseconds.
+const REPLY_TIMEOUT_MS: u32 = 4_000;
 
 /// Why a request has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub(crate) enum Cause {
 
 /// JSON-RPC's code for an invalid message.
 const INVALID: i64 = -32600;
+/// JSON-RPC's code for a method that does not exist.
+const NO_METHOD: i64 = -32601;
 /// The status for a server that cannot be reached.
 const BAD_GATEWAY: u16 = 502;
 
@@ -95,6 +101,8 @@ pub(crate) enum Failed {
     TimedOut {
         id: u64,
     },
+    /// A part of the answer is missing.
+    CutOff(HttpError),
     Trouble(Trouble),
 }
 
@@ -122,9 +130,10 @@ pub(crate) fn request(
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     let mut arrived = Arrived::default();
     let request = written(envelope, "POST", message.to_string().into_bytes());
-    let sent = network.send_until(&request, &mut |response| arrived.has(response, id));
+    let sent = network.send_until(&request, &mut |response| arrived.next(response, id, envelope));
     let response = sent.map_err(|error| match error {
         HttpError::Timeout => Failed::TimedOut { id },
+        HttpError::Broken | HttpError::TooLarge => Failed::CutOff(error),
         error => unsent(error).into(),
     })?;
     if response.status == 404 && envelope.session.is_some() {
@@ -132,10 +141,9 @@ pub(crate) fn request(
     }
     let session = header(&response, "mcp-session-id").filter(|id| is_session(id)).map(str::to_owned);
     // A server may explain an HTTP error in JSON-RPC, so the body is read whatever the status is.
-    let mut messages = messages(&response);
-    match messages.iter().position(|message| answers(message, id)) {
-        Some(place) => Ok(Answer { result: result(messages.swap_remove(place))?, session }),
-        None => Err(no_answer(&response, &messages).into()),
+    match first(&response, |message| answers(&message, id).then_some(message)) {
+        Some(message) => Ok(Answer { result: result(message)?, session }),
+        None => Err(no_answer(&response).into()),
     }
 }
 
@@ -153,8 +161,9 @@ pub(crate) fn notify(
     let is_accepted = |response: &Response| (200..300).contains(&response.status);
     let request = written(envelope, "POST", message.to_string().into_bytes());
     // The body of a refusal may be its explanation.
-    let response = network.send_until(&request, &mut |response| is_accepted(response)).map_err(unsent)?;
-    if is_accepted(&response) { Ok(()) } else { Err(no_answer(&response, &messages(&response))) }
+    let next = &mut |response: &Response| if is_accepted(response) { Reading::Enough } else { Reading::More };
+    let response = network.send_until(&request, next).map_err(unsent)?;
+    if is_accepted(&response) { Ok(()) } else { Err(no_answer(&response)) }
 }
 
 /// Ends the session. The server may refuse this; nothing depends on it.
@@ -171,24 +180,49 @@ struct Arrived {
     read: usize,
     /// The offset up to which the end of an event has been searched for.
     searched: usize,
+    /// The number of the server's own requests that were answered.
+    replies: usize,
 }
 
 impl Arrived {
-    /// Whether the answer, or an error without an id, is among the complete events.
-    fn has(&mut self, response: &Response, id: u64) -> bool {
+    /// Reads the complete events: whether the answer, or an error without an id, is among them, and what the
+    /// server's own requests among them are answered. A server may wait for these answers.
+    fn next(&mut self, response: &Response, id: u64, envelope: Envelope<'_>) -> Reading {
         if !is_stream(response) {
-            return false;
+            return Reading::More;
         }
         let body = &response.body;
         // The end marker may have begun in the previous piece.
         let from = self.searched.saturating_sub(sse::END_BYTES_MAX).max(self.read);
         self.searched = body.len();
-        let Some(end) = body.get(from..).and_then(sse::last_end) else { return false };
+        let Some(end) = body.get(from..).and_then(sse::last_end) else { return Reading::More };
         let events = body.get(self.read..from + end).unwrap_or_default();
         self.read = from + end;
-        let mut messages = parsed(sse::data(&String::from_utf8_lossy(events)));
-        messages.any(|message| answers(&message, id) || error_without_id(&message).is_some())
+        let mut replies = Vec::new();
+        for message in parsed(sse::data(&String::from_utf8_lossy(events))) {
+            if answers(&message, id) || error_without_id(&message).is_some() {
+                return Reading::Enough;
+            }
+            if let Some(reply) = reply(&message).filter(|_| self.replies < REPLIES_MAX) {
+                self.replies += 1;
+                let envelope = Envelope { timeout_ms: REPLY_TIMEOUT_MS, ..envelope };
+                replies.push(written(envelope, "POST", reply.to_string().into_bytes()));
+            }
+        }
+        if replies.is_empty() { Reading::More } else { Reading::Replies(replies) }
     }
+}
+
+/// The answer to a request of the server: this client has no methods but `ping`. `None` for another message.
+fn reply(message: &Value) -> Option<Value> {
+    let id = message.get("id").filter(|id| id.is_string() || id.is_number())?;
+    Some(match message.get("method")?.as_str()? {
+        "ping" => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+        method => {
+            let words = format!("{} is not offered by this client", printable(method));
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": NO_METHOD, "message": words } })
+        }
+    })
 }
 
 fn written(envelope: Envelope<'_>, method: &str, body: Vec<u8>) -> Request {
@@ -216,7 +250,12 @@ pub(crate) fn unsent(error: HttpError) -> Trouble {
             field: "headers",
             problem: "or authorization name a secret that is not available for this server",
         },
-        other => Trouble::http(BAD_GATEWAY, format!("The MCP server was not reached. {}", sentence(other))),
+        HttpError::Timeout | HttpError::Broken | HttpError::TooLarge => {
+            Trouble::http(BAD_GATEWAY, format!("The MCP server did not answer in full. {}", sentence(error)))
+        }
+        HttpError::Unreachable | HttpError::Untrusted | HttpError::Exhausted => {
+            Trouble::http(BAD_GATEWAY, format!("The MCP server was not reached. {}", sentence(error)))
+        }
     }
 }
 
@@ -230,19 +269,20 @@ fn is_stream(response: &Response) -> bool {
     content_type.starts_with("text/event-stream")
 }
 
-/// The messages of a body: a single message, a list, or a stream.
-fn messages(response: &Response) -> Vec<Value> {
+/// The first message of a body that `wanted` takes. A body is a single message, a list, or a stream.
+fn first<T>(response: &Response, wanted: impl FnMut(Value) -> Option<T>) -> Option<T> {
     let body = String::from_utf8_lossy(&response.body);
     if is_stream(response) {
-        parsed(sse::data(&body)).collect()
+        parsed(sse::data(&body)).find_map(wanted)
     } else {
-        parsed(vec![body.into_owned()]).collect()
+        parsed([body.into_owned()]).find_map(wanted)
     }
 }
 
 /// The messages in `texts`. Each text is a message or a list of messages.
-fn parsed(texts: Vec<String>) -> impl Iterator<Item = Value> {
-    texts.into_iter().filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|message| match message {
+fn parsed(texts: impl IntoIterator<Item = String>) -> impl Iterator<Item = Value> {
+    let values = texts.into_iter().filter_map(|text| serde_json::from_str(&text).ok());
+    values.flat_map(|message| match message {
         Value::Array(batch) => batch,
         message => vec![message],
     })
@@ -287,8 +327,8 @@ pub(crate) fn printable(words: &str) -> String {
 }
 
 /// The trouble with a response none of whose messages is the answer.
-fn no_answer(response: &Response, messages: &[Value]) -> Trouble {
-    if let Some(trouble) = messages.iter().find_map(error_without_id) {
+fn no_answer(response: &Response) -> Trouble {
+    if let Some(trouble) = first(response, |message| error_without_id(&message)) {
         return trouble;
     }
     let status = response.status;

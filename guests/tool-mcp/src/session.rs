@@ -5,7 +5,7 @@ use cofferdam_guest_kit::server_tool::{Streaming, clip};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::rpc::{self, Answer, Envelope, Failed, Trouble, printable};
+use crate::rpc::{self, Answer, Envelope, Failed, Fault, Trouble, printable};
 use crate::settings::Settings;
 use crate::tool::Tool;
 
@@ -19,6 +19,8 @@ const LISTING_TIMEOUT_MS: u32 = 8_000;
 const CALL_TIMEOUT_MS: u32 = 120_000;
 /// The longest time for ending a session or cancelling a request, in milliseconds.
 const ENDING_TIMEOUT_MS: u32 = 4_000;
+/// What a model is told of a call whose answer is missing.
+const MAY_BE_DONE: &str = "The call may have been carried out: check this before it is repeated.";
 /// The largest number of pages in a list of tools.
 const PAGES_MAX: u32 = 16;
 /// The longest cursor, in bytes.
@@ -171,7 +173,15 @@ impl Session {
         if let Err(Failed::TimedOut { id }) = answer {
             self.cancel(id, settings, network);
         }
-        Ok(answer.map_err(trouble)?.result)
+        // A model that takes such a call for one that was not made would repeat it.
+        let may_be_done = matches!(answer, Err(Failed::TimedOut { .. } | Failed::CutOff(_)));
+        let answer = answer.map_err(|failed| match trouble(failed) {
+            Trouble::Server(fault) if may_be_done => {
+                Trouble::Server(Fault { words: format!("{} {MAY_BE_DONE}", fault.words), ..fault })
+            }
+            trouble => trouble,
+        })?;
+        Ok(answer.result)
     }
 }
 
@@ -179,6 +189,7 @@ fn trouble(failed: Failed) -> Trouble {
     match failed {
         Failed::Trouble(trouble) => trouble,
         Failed::TimedOut { .. } => rpc::unsent(HttpError::Timeout),
+        Failed::CutOff(error) => rpc::unsent(error),
         Failed::SessionGone => Trouble::invalid("The MCP server ended the session."),
     }
 }

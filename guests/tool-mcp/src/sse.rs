@@ -1,8 +1,5 @@
 //! Reads the data of server-sent events.
 
-/// The largest number of events in one body.
-const EVENTS_MAX: usize = 4_096;
-
 /// The longest sequence that ends an event: two line breaks.
 pub(crate) const END_BYTES_MAX: usize = 4;
 
@@ -13,34 +10,34 @@ pub(crate) fn last_end(bytes: &[u8]) -> Option<usize> {
     ends.into_iter().filter_map(last).max()
 }
 
-/// The `data` of each event, with its lines joined. Other fields, comments and events beyond the
-/// limit are left out. A last event without a blank line is included.
-pub(crate) fn data(body: &str) -> Vec<String> {
-    let body = body.strip_prefix('\u{feff}').unwrap_or(body);
-    let mut events = Vec::new();
-    let mut current: Option<String> = None;
-    for line in lines(body) {
-        if events.len() >= EVENTS_MAX {
-            return events;
-        }
-        if line.is_empty() {
-            events.extend(current.take());
-            continue;
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        if field == "data" {
+/// The `data` of each event, with its lines joined. Other fields and comments are left out. A last
+/// event without a blank line is included.
+pub(crate) fn data(body: &str) -> impl Iterator<Item = String> {
+    let mut lines = lines(body.strip_prefix('\u{feff}').unwrap_or(body));
+    std::iter::from_fn(move || {
+        let mut data: Option<String> = None;
+        for line in lines.by_ref() {
+            if line.is_empty() {
+                if data.is_some() {
+                    break;
+                }
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            if field != "data" {
+                continue;
+            }
             let value = value.strip_prefix(' ').unwrap_or(value);
-            match &mut current {
+            match &mut data {
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);
                 }
-                None => current = Some(value.to_owned()),
+                None => data = Some(value.to_owned()),
             }
         }
-    }
-    events.extend(current);
-    events
+        data
+    })
 }
 
 /// Splits lines that end with CR LF, LF or CR.
@@ -73,9 +70,8 @@ mod tests {
             ("retry: 5\n\nother: x\n\n", vec![]),
             ("", vec![]),
         ] {
-            assert_eq!(data(body), events, "{body:?}");
+            assert_eq!(data(body).collect::<Vec<_>>(), events, "{body:?}");
         }
-        assert_eq!(data(&"data: x\n\n".repeat(5_000)).len(), EVENTS_MAX);
     }
 
     #[test]
@@ -96,12 +92,12 @@ mod tests {
         #[test]
         fn events_are_read_back(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
             let body: String = texts.iter().map(|text| format!("data: {text}{end}{end}")).collect();
-            prop_assert_eq!(data(&body), texts);
+            prop_assert_eq!(data(&body).collect::<Vec<_>>(), texts);
         }
 
         #[test]
         fn any_text_is_read(body in "(data|event|:|\\PC|\r|\n| ){0,80}") {
-            prop_assert!(data(&body).iter().map(String::len).sum::<usize>() <= body.len());
+            prop_assert!(data(&body).map(|data| data.len()).sum::<usize>() <= body.len());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
 use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
-use cofferdam_guest_kit::server_tool::{Network, Streaming};
+use cofferdam_guest_kit::server_tool::{Network, Reading, Streaming};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -78,15 +78,17 @@ impl Streaming for Server {
     fn send_until(
         &mut self,
         request: &Request,
-        is_enough: &mut dyn FnMut(&Response) -> bool,
+        next: &mut dyn FnMut(&Response) -> Reading,
     ) -> Result<Response, HttpError> {
         let whole = self.send(request)?;
         let mut response = Response { body: Vec::new(), ..whole.clone() };
         let mut pieces = whole.body.chunks(16);
         for piece in pieces.by_ref() {
             response.body.extend_from_slice(piece);
-            if is_enough(&response) {
-                break;
+            match next(&response) {
+                Reading::More => {}
+                Reading::Replies(replies) => replies.iter().for_each(|reply| drop(self.send(reply))),
+                Reading::Enough => break,
             }
         }
         self.unread += pieces.len();

@@ -18,10 +18,21 @@ pub trait Network {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError>;
 }
 
+/// What to do after a piece of an answer.
+#[derive(Debug)]
+pub enum Reading {
+    /// Read on.
+    More,
+    /// Send these requests, then read on. Their answers are not needed.
+    Replies(Vec<Request>),
+    /// Read no further.
+    Enough,
+}
+
 /// Sends requests to servers that may keep their answers open.
 pub trait Streaming: Network {
-    /// Sends one request and reads the answer until `is_enough` returns true. `is_enough` is called
-    /// after each piece with everything received so far.
+    /// Sends one request and reads the answer as `next` says. `next` is called after each piece with
+    /// everything received so far.
     ///
     /// # Errors
     ///
@@ -29,7 +40,7 @@ pub trait Streaming: Network {
     fn send_until(
         &mut self,
         request: &Request,
-        is_enough: &mut dyn FnMut(&Response) -> bool,
+        next: &mut dyn FnMut(&Response) -> Reading,
     ) -> Result<Response, HttpError>;
 }
 
@@ -47,7 +58,7 @@ impl Streaming for Wire {
     fn send_until(
         &mut self,
         request: &Request,
-        is_enough: &mut dyn FnMut(&Response) -> bool,
+        next: &mut dyn FnMut(&Response) -> Reading,
     ) -> Result<Response, HttpError> {
         let exchange = http_stream::open(request)?;
         let mut response = Response {
@@ -62,8 +73,11 @@ impl Streaming for Wire {
                 return Ok(response);
             }
             response.body.append(&mut piece);
-            if is_enough(&response) {
-                return Ok(response);
+            match next(&response) {
+                Reading::More => {}
+                // The exchange goes on also where a reply fails.
+                Reading::Replies(replies) => replies.iter().for_each(|reply| drop(self.send(reply))),
+                Reading::Enough => return Ok(response),
             }
         }
     }
