@@ -4,6 +4,7 @@ mod certificate;
 mod providers;
 mod store;
 
+use crate::kit::admin::Admin;
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
 use serde_json::Value;
@@ -97,6 +98,19 @@ fn limited(setup: &Setup, limit: &str) -> Found {
 
 fn allow(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn a_root_key_of_the_environment_stays_known_after_a_reload() {
+    let config = format!("{FREE_PORTS}[vault]\nroot_key = \"env:TEST_ROOT\"\n");
+    let mut host = Setup::new().config(&config).environment("TEST_ROOT", &"7a".repeat(32)).start();
+    doctor_of(&host, &["--offline"]).assert("root-key", "ok", &["env:TEST_ROOT"]);
+    let admin = Admin::new(&host);
+    host.signal("HUP");
+    admin.until_metric("cofferdam_reloads_total", 1).await;
+    doctor_of(&host, &["--offline"]).assert("root-key", "ok", &["env:TEST_ROOT"]);
+    host.end();
+    assert!(!host.log().contains("at the next start"), "{}", host.log());
 }
 
 #[test]

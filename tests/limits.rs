@@ -218,6 +218,23 @@ async fn tokens_of_a_stream_that_its_client_leaves_count() {
 }
 
 #[tokio::test]
+async fn a_refusal_of_two_limits_names_the_one_with_the_longer_wait() {
+    if !is_embedded("limits that hosts share hold within bounds, not exactly") {
+        return;
+    }
+    let a = Upstream::start().await;
+    let config = limits("tokens_per_minute = 9\nrequests_per_minute = 1") + &single("openai-chat", &a.base);
+    let host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    a.reply(script::chat("hello"));
+    assert_eq!(client.post("/responses", &scripted()).await.status, 200);
+    let refused = client.post("/responses", &scripted()).await;
+    assert_limited(&refused, "requests_per_minute");
+    // The tokens alone would be back after 14 seconds.
+    assert!(number(&refused, "retry-after") > 20, "{:?}", refused.headers);
+}
+
+#[tokio::test]
 async fn tokens_of_embeddings_count_for_the_workspace_too() {
     let a = Upstream::start().await;
     let config = limits("workspace_tokens_per_minute = 5") + &several_of("embeddings", &[&a.base]);

@@ -41,7 +41,8 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let id = format!("embd_{}", random_hex());
         let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), &mut options);
-        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
+        let departure =
+            ClientDeparture::new(&self.parts.memory.detached_reads, caller.key, &caller.allowance);
         let (engine, presence) = (Arc::clone(self), departure.presence());
         let work = move || async move {
             let result = engine.embed_recorded(caller, body, options, &id, &guard, &presence).await;

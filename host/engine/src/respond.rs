@@ -57,7 +57,8 @@ impl Engine {
         let hex = random_hex();
         let id = format!("resp_{hex}");
         let guard = self.record(&id, &caller, UsageKind::Responses, body.len(), &mut options);
-        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
+        let departure =
+            ClientDeparture::new(&self.parts.memory.detached_reads, caller.key, &caller.allowance);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         let deadline = deadline.attended(departure.presence()).counting(guard.timeline());
         let body_share = options.body_share.take();

@@ -6,7 +6,8 @@
 //! its usage, for a limited time and a limited number of requests at once.
 
 use crate::in_place::boxed;
-use crate::limits::allowance::Allowance;
+use crate::limits::allowance::{Allowance, Running};
+use cofferdam_store::KeyId;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) const READING_TIME: Duration = Duration::from_secs(10);
 pub(crate) const LONG_READING_TIME: Duration = Duration::from_secs(60);
 /// How many answers are read on at once.
 const READS_MAX: u32 = 64;
+/// How many of them may be of one key, so that one key does not take them all.
+const READS_OF_KEY_MAX: u64 = 8;
 
 /// The rest of a request, which continues without its client.
 type DetachedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -30,19 +33,23 @@ type DetachedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The answers that are being read on.
 pub(crate) struct DetachedReads {
     permits: Arc<Semaphore>,
+    by_key: Running<KeyId>,
     is_over: watch::Sender<bool>,
 }
 
 impl Default for DetachedReads {
     fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(READS_MAX as usize)), is_over: watch::Sender::new(false) }
+        let permits = Arc::new(Semaphore::new(READS_MAX as usize));
+        Self { permits, by_key: Running::default(), is_over: watch::Sender::new(false) }
     }
 }
 
 impl DetachedReads {
-    /// Continues `work` until it ends or `time` is up. Where no permit is free, it is dropped at
-    /// once.
-    fn read_on(&self, mut work: DetachedWork, time: Duration) {
+    /// Continues `work` for a request of `key` until it ends or `time` is up. Where no permit is free, or
+    /// the key has its share of them, it is dropped at once.
+    fn read_on(&self, key: KeyId, mut work: DetachedWork, time: Duration) {
+        let has_room = |own, _| if own < READS_OF_KEY_MAX { Ok(()) } else { Err(()) };
+        let Ok(share) = self.by_key.enter(key, has_room) else { return };
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return };
         // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -57,7 +64,7 @@ impl DetachedReads {
             // Dropping the work writes the usage row, which must happen before the permit is
             // released.
             drop(work);
-            drop(permit);
+            drop((share, permit));
         };
         runtime.spawn(reading.in_current_span());
     }
@@ -129,15 +136,16 @@ impl ClientPresence {
 pub(crate) struct ClientDeparture {
     presence: Arc<ClientPresence>,
     detached_reads: Arc<DetachedReads>,
+    key: KeyId,
     allowance: Allowance,
     span: tracing::Span,
 }
 
 impl ClientDeparture {
-    /// For a request that uses this allowance.
-    pub(crate) fn new(detached_reads: &Arc<DetachedReads>, allowance: &Allowance) -> Self {
+    /// For a request of `key` that uses this allowance.
+    pub(crate) fn new(detached_reads: &Arc<DetachedReads>, key: KeyId, allowance: &Allowance) -> Self {
         let (detached_reads, allowance) = (Arc::clone(detached_reads), allowance.clone());
-        Self { presence: Arc::default(), detached_reads, allowance, span: tracing::Span::current() }
+        Self { presence: Arc::default(), detached_reads, key, allowance, span: tracing::Span::current() }
     }
 
     pub(crate) fn presence(&self) -> Arc<ClientPresence> {
@@ -155,7 +163,7 @@ impl ClientDeparture {
         has_left.store(true, Ordering::Relaxed);
         self.allowance.release_permit();
         let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
-        self.detached_reads.read_on(work, reading);
+        self.detached_reads.read_on(self.key, work, reading);
     }
 }
 
@@ -210,7 +218,11 @@ mod tests {
     }
 
     fn departure(detached_reads: &Arc<DetachedReads>) -> ClientDeparture {
-        let departure = ClientDeparture::new(detached_reads, &Allowance::default());
+        departure_of("abcdefghijkl", detached_reads)
+    }
+
+    fn departure_of(key: &str, detached_reads: &Arc<DetachedReads>) -> ClientDeparture {
+        let departure = ClientDeparture::new(detached_reads, key.parse().unwrap(), &Allowance::default());
         departure.presence.asks(Some(READING_TIME));
         departure.presence.sent().store(true, Ordering::Relaxed);
         departure
@@ -240,8 +252,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn at_most_sixty_four_answers_are_read_on_and_all_end_with_the_host() {
         let (detached_reads, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
-        for _ in 0..70 {
-            drop(waiting(departure(&detached_reads), &rows));
+        for number in 0..70 {
+            let key = format!("abcdefghijk{}", number % 9);
+            drop(waiting(departure_of(&key, &detached_reads), &rows));
         }
         assert_eq!(rows.load(Ordering::Relaxed), 6, "there is no place for these");
         detached_reads.end().await;
@@ -249,6 +262,21 @@ mod tests {
         drop(waiting(departure(&detached_reads), &rows));
         detached_reads.end().await;
         assert_eq!(rows.load(Ordering::Relaxed), 71);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_key_leaves_answers_to_read_on_to_others() {
+        let (detached_reads, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..10 {
+            drop(waiting(departure(&detached_reads), &rows));
+        }
+        assert_eq!(rows.load(Ordering::Relaxed), 2, "the key has its share");
+        drop(waiting(departure_of("lkjihgfedcba", &detached_reads), &rows));
+        assert_eq!(rows.load(Ordering::Relaxed), 2);
+        tokio::time::sleep(READING_TIME + Duration::from_millis(10)).await;
+        assert_eq!(rows.load(Ordering::Relaxed), 11);
+        drop(waiting(departure(&detached_reads), &rows));
+        assert_eq!(rows.load(Ordering::Relaxed), 11, "the share is free again");
     }
 
     #[tokio::test]

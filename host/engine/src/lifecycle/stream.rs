@@ -89,7 +89,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_in_which_the_client_asks_for_nothing_is_counted() {
-        let departure = ClientDeparture::new(&Arc::default(), &Allowance::default());
+        let departure =
+            ClientDeparture::new(&Arc::default(), "abcdefghijkl".parse().unwrap(), &Allowance::default());
         let presence = departure.presence();
         let mut stream = EventStream::start(departure, three_words).await.unwrap();
         let mut chunks = 0;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cofferdam_engine::limits::rate::{Quota, Rate, Standing, Taken, TooOften};
+use cofferdam_engine::limits::rate::{Quota, Rate, RateKey, Standing, Taken, TooOften};
 use cofferdam_engine::{Allowance, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, InstancePermits};
 use cofferdam_store::{Clock, KeyId, SharedLimits, WorkspaceId};
@@ -134,45 +134,48 @@ impl Admission {
         if *rates == RateLimits::UNLIMITED {
             return Ok(Admitted { allowance: Allowance::new(place, &self.tokens, None, None), shown: None });
         }
-        let mut tightest = Tightest { now_ms, found: None };
+        let mut tightest = Tightest { now_ms, found: None, refused: None };
         let of_key = Quota::of_minute(rates.tokens_per_minute).map(|quota| (key, quota));
         let of_workspace =
             Quota::of_minute(rates.workspace_tokens_per_minute).map(|quota| (workspace, quota));
         if let Some((key, quota)) = of_key {
-            tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota).await)?;
+            tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota).await);
         }
         if let Some((workspace, quota)) = of_workspace {
             let checked = self.tokens.by_workspace.check(workspace, quota).await;
-            tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked)?;
+            tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked);
         }
-        self.take_request(key, workspace, rates, &mut tightest).await?;
+        self.take_request(key, workspace, rates, &mut tightest).await;
+        if let Some(refused) = tightest.refused {
+            return Err(refused);
+        }
         let allowance = Allowance::new(place, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 
+    /// Takes one request from the limits of key and workspace. After a refusal the limits that follow are only asked
+    /// how long they would have the client wait.
     async fn take_request(
         &self,
         key: KeyId,
         workspace: WorkspaceId,
         rates: &RateLimits,
         tightest: &mut Tightest,
-    ) -> Result<(), Box<Limited>> {
+    ) {
         let mut from_key = None;
         if let Some(quota) = Quota::of_minute(rates.requests_per_minute) {
-            let taken = self.requests.take(key, quota).await;
-            let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);
-            tightest.meet(LimitedResource::RequestsPerMinute, standing)?;
-            from_key = taken.ok();
+            let resource = LimitedResource::RequestsPerMinute;
+            from_key = tightest.take(resource, &self.requests, key, quota).await;
         }
         if let Some(quota) = Quota::of_minute(rates.workspace_requests_per_minute) {
+            let resource = LimitedResource::WorkspaceRequestsPerMinute;
             // If the workspace refuses, or the client leaves during the wait, the unit of the key goes back.
-            let taken = self.workspace_requests.take(workspace, quota).await;
-            let standing = taken.as_ref().map(Taken::standing).map_err(|refused| *refused);
-            tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, standing)?;
+            let taken = tightest.take(resource, &self.workspace_requests, workspace, quota).await;
             taken.into_iter().for_each(Taken::keep);
         }
-        from_key.into_iter().for_each(Taken::keep);
-        Ok(())
+        if tightest.refused.is_none() {
+            from_key.into_iter().for_each(Taken::keep);
+        }
     }
 }
 
@@ -191,31 +194,48 @@ fn is_fair(places: InstancePermits, own: u64, all: u64) -> Result<(), u64> {
     Ok(())
 }
 
-/// Finds the limit of which the smallest fraction is left: it is the one shown in the headers.
+/// Finds the limit of which the smallest fraction is left: it is the one shown in the headers. Of limits that refuse, the
+/// one with the longest wait is shown, because the client is refused until then.
 struct Tightest {
     now_ms: u64,
     found: Option<(LimitedResource, Standing)>,
+    refused: Option<Box<Limited>>,
 }
 
 impl Tightest {
-    fn meet(
+    /// Takes one unit, or only checks the limit where another one has refused.
+    async fn take<'r, K: RateKey>(
         &mut self,
         resource: LimitedResource,
-        met: Result<Standing, TooOften>,
-    ) -> Result<(), Box<Limited>> {
-        let standing = met.map_err(|TooOften { wait_s, standing }| {
-            Box::new(Limited {
-                resource,
-                shown: RateLimitHeaders::of(resource, standing, self.now_ms),
-                wait_s,
-            })
-        })?;
+        rate: &'r Rate<K>,
+        who: K,
+        quota: Quota,
+    ) -> Option<Taken<'r, K>> {
+        if self.refused.is_some() {
+            self.meet(resource, rate.check(who, quota).await);
+            return None;
+        }
+        let taken = rate.take(who, quota).await;
+        self.meet(resource, taken.as_ref().map(Taken::standing).map_err(|refused| *refused));
+        taken.ok()
+    }
+
+    fn meet(&mut self, resource: LimitedResource, met: Result<Standing, TooOften>) {
+        let standing = match met {
+            Ok(standing) => standing,
+            Err(TooOften { wait_s, standing }) => {
+                if self.refused.as_ref().is_none_or(|refused| refused.wait_s < wait_s) {
+                    let shown = RateLimitHeaders::of(resource, standing, self.now_ms);
+                    self.refused = Some(Box::new(Limited { resource, shown, wait_s }));
+                }
+                return;
+            }
+        };
         // Compares the fractions `remaining / limit` without division.
         let share = |one: Standing, other: Standing| u128::from(one.remaining) * u128::from(other.limit);
         if self.found.is_none_or(|(_, found)| share(standing, found) < share(found, standing)) {
             self.found = Some((resource, standing));
         }
-        Ok(())
     }
 
     fn shown(&self) -> Option<RateLimitHeaders> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_store::RootKeySource;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::blocking;
@@ -35,8 +36,8 @@ pub(crate) struct FixedSettings {
     limits: LimitsConfig,
     drain: Duration,
     unready: Duration,
-    /// The sources of the root key and of the previous one, not the keys themselves.
-    root_keys: [Option<String>; 2],
+    /// The sources of the root key and of the previous one. A source that is a variable has its value.
+    root_keys: [Option<RootKeySource>; 2],
     database: Option<DatabaseConfig>,
     /// The bound addresses.
     at: Addresses,
@@ -53,6 +54,18 @@ impl FixedSettings {
             root_keys: root_keys(&config.vault),
             database: config.store.database.clone(),
             at,
+        }
+    }
+
+    /// Gives sources of root keys that have not changed the values of the variables that they were read from: the
+    /// environment has them no more.
+    fn keep_root_keys(&self, config: &mut Config) {
+        let vault = &mut config.vault;
+        let now = std::iter::once(&mut vault.root_key).chain(&mut vault.root_key_previous);
+        for source in now {
+            if let Some(kept) = self.root_keys.iter().flatten().find(|kept| names_same(kept, source)) {
+                *source = kept.clone();
+            }
         }
     }
 
@@ -73,8 +86,8 @@ impl FixedSettings {
             ("limits.streams", limits.streams != now.limits.streams),
             ("timeouts.drain_ms", *drain != now.timeouts.drain),
             ("timeouts.unready_ms", *unready != now.timeouts.unready),
-            ("vault.root_key", *root_key != root_key_now),
-            ("vault.root_key_previous", *previous != previous_now),
+            ("vault.root_key", !is_same_source(root_key.as_ref(), root_key_now.as_ref())),
+            ("vault.root_key_previous", !is_same_source(previous.as_ref(), previous_now.as_ref())),
             ("store.url, password, roots, backup_url, ledger or cache_mib", *database != now.store.database),
         ] {
             if differs {
@@ -84,8 +97,20 @@ impl FixedSettings {
     }
 }
 
-fn root_keys(vault: &VaultConfig) -> [Option<String>; 2] {
-    [Some(vault.root_key.to_string()), vault.root_key_previous.as_ref().map(ToString::to_string)]
+fn root_keys(vault: &VaultConfig) -> [Option<RootKeySource>; 2] {
+    [Some(vault.root_key.clone()), vault.root_key_previous.clone()]
+}
+
+/// Whether both name the same file, variable or descriptor.
+fn names_same(one: &RootKeySource, other: &RootKeySource) -> bool {
+    one.to_string() == other.to_string()
+}
+
+fn is_same_source(one: Option<&RootKeySource>, other: Option<&RootKeySource>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => names_same(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 /// The signals that the host handles.
@@ -188,6 +213,7 @@ impl Reload {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);
+            settled.keep_root_keys(&mut config);
             let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
             Ok(wiring::live(config, places, &services)?)
         };
