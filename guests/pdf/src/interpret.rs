@@ -9,7 +9,7 @@ use hayro_syntax::object::{Dict, Name, Number, Object, Stream};
 use hayro_syntax::page::{Page, Resources};
 
 use crate::fonts::{Fonts, Shown, codes};
-use crate::layout::{Layout, Position};
+use crate::layout::{Layout, Position, unit};
 
 /// The largest number of operators and shown characters in a whole document.
 const STEPS_MAX: u32 = 4_000_000;
@@ -108,9 +108,16 @@ impl State<'_> {
     fn position(&self) -> Position {
         let whole = self.page * self.matrix;
         let at = whole * Point::new(0.0, self.rise);
-        // The length on the page of a vertical unit of the text.
-        let [_, _, across, up, _, _] = whole.as_coeffs();
-        Position { x: at.x, y: at.y, size: self.size.abs() * across.hypot(up) }
+        // The units of the text on the page: one along the text, and one upwards.
+        let [a, b, across, up, _, _] = whole.as_coeffs();
+        // A negative size or scale turns the text around, as a matrix can.
+        let sign = self.size.signum() * self.scale.signum();
+        Position {
+            x: at.x,
+            y: at.y,
+            size: self.size.abs() * across.hypot(up),
+            right: unit(a * sign, b * sign),
+        }
     }
 }
 

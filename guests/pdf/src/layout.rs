@@ -10,6 +10,9 @@ const PARAGRAPH: f64 = 1.9;
 const BLANK: f64 = 0.17;
 /// A move to the left by more than this starts a new line, in font sizes.
 const JUMP_BACK: f64 = 1.0;
+/// The least cosine between the directions of two characters of the same text, at about 45 degrees.
+/// Characters along a curve turn by less.
+const SAME_DIRECTION: f64 = 0.7;
 
 /// A position on the page, in the units of the page.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +21,15 @@ pub(crate) struct Position {
     pub(crate) y: f64,
     /// The height of the font at this position.
     pub(crate) size: f64,
+    /// The direction in which the text runs, as a unit vector of the page.
+    pub(crate) right: (f64, f64),
+}
+
+/// The unit vector of a direction. A direction without a length, or one that is not finite, is taken as
+/// that of upright text.
+pub(crate) fn unit(x: f64, y: f64) -> (f64, f64) {
+    let length = x.hypot(y);
+    if length.is_normal() { (x / length, y / length) } else { (1.0, 0.0) }
 }
 
 /// The text so far.
@@ -69,7 +81,8 @@ impl Layout {
 
     fn part(&mut self, expected: Position, position: Position) {
         let size = position.size.max(expected.size).max(f64::MIN_POSITIVE);
-        let (right, down) = ((position.x - expected.x) / size, (expected.y - position.y) / size);
+        let (right, down) = difference(expected, position);
+        let (right, down) = (right / size, down / size);
         if down.abs() > PARAGRAPH {
             self.writer.block();
         } else if down.abs() > SAME_LINE || right < -JUMP_BACK {
@@ -82,6 +95,19 @@ impl Layout {
     pub(crate) fn into_text(self) -> String {
         self.writer.into_text()
     }
+}
+
+/// How far `position` is from `expected`: along the text and across it. Text may run in any direction on
+/// the page.
+fn difference(expected: Position, position: Position) -> (f64, f64) {
+    let (x, y) = (position.x - expected.x, position.y - expected.y);
+    let ((a, b), (next_a, next_b)) = (expected.right, position.right);
+    if a * next_a + b * next_b < SAME_DIRECTION {
+        // The two have no direction in common, so only the distance counts.
+        let distance = x.hypot(y);
+        return (distance, distance);
+    }
+    (x * a + y * b, x * b - y * a)
 }
 
 /// The letters of a ligature, which fonts draw as one character.

@@ -109,6 +109,71 @@ fn words_lines_and_paragraphs_follow_the_places() {
     assert_eq!(text("BT /F1 12 Tf 50 700 Td (up) Tj 5 Ts (2) Tj ET"), "up2");
 }
 
+/// Two lines, words without spaces between them, and a paragraph, shown through a text matrix or
+/// another operator before them.
+fn turned(before: &str, matrix: &str) -> String {
+    text(&format!(
+        "{before} BT /F1 12 Tf 14 TL {matrix} [(The)-333(quick)-333(brown)-333(fox)]TJ T* [(jum)20(ps)-333(over)]TJ \
+         0 -40 Td (the) Tj 35 0 Td (dog) Tj ET"
+    ))
+}
+
+#[test]
+fn text_is_read_alike_in_every_direction() {
+    let upright = "The quick brown fox\njumps over\n\nthe dog";
+    assert_eq!(turned("", "1 0 0 1 50 700 Tm"), upright);
+    for matrix in [
+        "0 1 -1 0 100 100 Tm",
+        "0 -1 1 0 100 700 Tm",
+        "-1 0 0 -1 500 100 Tm",
+        "0.7071 0.7071 -0.7071 0.7071 100 100 Tm",
+        "0 2 -1 0 100 100 Tm",
+        "1 0 0 -1 50 100 Tm",
+        "1 0 0.3 1 50 700 Tm",
+    ] {
+        assert_eq!(turned("", matrix), upright, "{matrix}");
+        assert_eq!(turned(&matrix.replace("Tm", "cm"), ""), upright, "{matrix}");
+    }
+    // Twice turned is upright again.
+    assert_eq!(turned("0 -1 1 0 0 800 cm", "0 1 -1 0 100 100 Tm"), upright);
+    assert_eq!(text("BT /F1 -12 Tf -1 0 0 -1 50 700 Tm [(two)-333(words)]TJ ET"), "two words");
+    assert_eq!(text("BT /F1 12 Tf -100 Tz -1 0 0 1 50 700 Tm [(two)-333(words)]TJ ET"), "two words");
+}
+
+#[test]
+fn text_that_changes_its_direction_is_parted_by_the_distance() {
+    let label = "BT /F1 12 Tf 1 0 0 1 50 700 Tm (Axis) Tj 0 1 -1 0 300 100 Tm [(seen)-333(sideways)]TJ ET";
+    assert_eq!(text(label), "Axis\n\nseen sideways");
+    // The letters of one word along a curve: each a little more turned than the one before it.
+    let mut curve = "BT /F1 10 Tf ".to_owned();
+    let (mut x, mut y) = (100.0, 100.0);
+    for (number, letter) in "mmmmmmmmmm".chars().enumerate() {
+        let (sin, cos) = (f64::from(u32::try_from(number).unwrap()) * 0.2).sin_cos();
+        write!(curve, "{cos:.4} {sin:.4} {:.4} {cos:.4} {x:.4} {y:.4} Tm ({letter}) Tj ", -sin).unwrap();
+        (x, y) = (x + 8.33 * cos, y + 8.33 * sin);
+    }
+    assert_eq!(text(&(curve + "ET")), "mmmmmmmmmm");
+}
+
+#[test]
+fn text_without_a_direction_or_a_size_is_still_read() {
+    let huge = "9".repeat(300);
+    for matrix in [
+        "0 0 0 0 0 0 Tm".to_owned(),
+        "0 0 0 1 50 700 Tm".to_owned(),
+        "1 0 0 0 50 700 Tm".to_owned(),
+        format!("{huge} {huge} {huge} {huge} 0 0 Tm"),
+        format!("1 0 0 1 {huge} -{huge} Tm"),
+        "0 Tz 1 0 0 1 50 700 Tm".to_owned(),
+    ] {
+        for size in ["12", "0", "-0", &huge] {
+            let content = format!("BT /F1 {size} Tf {matrix} (some) Tj ( words) Tj T* (more) Tj ET");
+            let letters: String = text(&content).split_whitespace().collect();
+            assert_eq!(letters, "somewordsmore", "{size} {matrix}");
+        }
+    }
+}
+
 #[test]
 fn many_pages_are_read_in_order_with_title() {
     let mut builder = Builder::new();
