@@ -7,7 +7,7 @@ use html5ever::tokenizer::states::RawKind::{Rawtext, Rcdata, ScriptData};
 use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult};
 use url::Url;
 
-use super::skip::{Noise, Skip, Verdict, attribute, is_void};
+use super::skip::{Around, Noise, Skip, Verdict, attribute, is_void};
 use crate::page::Page;
 
 /// The longest title, in characters.
@@ -27,6 +27,7 @@ struct State {
     title: Option<String>,
     in_title: bool,
     skip: Option<Skip>,
+    around: Around,
     /// The number of open `svg` and `math` elements.
     foreign: u32,
     /// The number of open `pre` elements.
@@ -59,6 +60,7 @@ impl Renderer {
             title: None,
             in_title: false,
             skip: None,
+            around: Around::default(),
             foreign: 0,
             preformatted: 0,
             pre_begins: false,
@@ -169,12 +171,13 @@ impl State {
             }
             self.skip = None;
         }
-        if let Some(skip) = Skip::begun_by(tag, self.noise) {
+        if let Some(skip) = Skip::begun_by(tag, self.noise, &self.around) {
             // An omitted block still separates the text before it from the text after it.
             self.block();
             self.skip = Some(skip);
             return;
         }
+        self.around.start(&tag.name);
         match &*tag.name {
             "title" => self.in_title = self.title.is_none(),
             "base" => self.rebase(tag),
@@ -222,6 +225,7 @@ impl State {
                 Verdict::Before => self.skip = None,
             }
         }
+        self.around.end(&tag.name);
         match &*tag.name {
             "title" => self.in_title = false,
             "a" => self.close_link(),

@@ -24,6 +24,50 @@ pub(crate) struct Skip {
     is_navigation: bool,
 }
 
+/// The open elements inside of which an aside, a footer or a button is content.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    mains: u32,
+    articles: u32,
+    quotes: u32,
+    /// Headings do not nest.
+    heading: bool,
+}
+
+impl Around {
+    /// Handles a start tag that is not skipped.
+    pub(crate) fn start(&mut self, name: &str) {
+        if is_heading(name) {
+            self.heading = true;
+        } else if let Some(open) = self.counter(name) {
+            *open = open.saturating_add(1);
+        }
+    }
+
+    /// Handles an end tag that is not skipped. Any heading's end tag ends a heading.
+    pub(crate) fn end(&mut self, name: &str) {
+        if is_heading(name) {
+            self.heading = false;
+        } else if let Some(open) = self.counter(name) {
+            *open = open.saturating_sub(1);
+        }
+    }
+
+    /// Each name has its own counter, so that an end tag too many ends nothing else.
+    fn counter(&mut self, name: &str) -> Option<&mut u32> {
+        match name {
+            "main" => Some(&mut self.mains),
+            "article" => Some(&mut self.articles),
+            "blockquote" => Some(&mut self.quotes),
+            _ => None,
+        }
+    }
+
+    fn is_content(&self) -> bool {
+        self.mains > 0 || self.articles > 0 || self.quotes > 0
+    }
+}
+
 /// What a tag means for the skipped element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -37,13 +81,13 @@ pub(crate) enum Verdict {
 
 impl Skip {
     /// Starts a skip if the element of this start tag is not content.
-    pub(crate) fn begun_by(tag: &Tag, noise: Noise) -> Option<Self> {
+    pub(crate) fn begun_by(tag: &Tag, noise: Noise, around: &Around) -> Option<Self> {
         let name: &str = &tag.name;
         if is_void(name) {
             return None;
         }
         let is_navigation = !is_never_text(name) && !is_hidden(tag);
-        if is_navigation && (noise == Noise::Keep || !leads_elsewhere(name, tag)) {
+        if is_navigation && (noise == Noise::Keep || !leads_elsewhere(name, tag, around)) {
             return None;
         }
         Some(Self { name: tag.name.clone(), open: 1, containers: 0, is_navigation })
@@ -127,8 +171,20 @@ fn is_never_text(name: &str) -> bool {
     )
 }
 
-fn leads_elsewhere(name: &str, tag: &Tag) -> bool {
-    matches!(name, "nav" | "footer" | "aside" | "button" | "dialog")
+fn is_heading(name: &str) -> bool {
+    matches!(name, "h1" | "h2" | "h3" | "h4" | "h5" | "h6")
+}
+
+fn leads_elsewhere(name: &str, tag: &Tag, around: &Around) -> bool {
+    let by_name = match name {
+        "nav" | "dialog" => true,
+        // Within the content, these are a warning, the source of a quotation or the like.
+        "footer" | "aside" => !around.is_content(),
+        // The heading of a part that opens is a button.
+        "button" => !around.heading,
+        _ => false,
+    };
+    by_name
         || attribute(tag, "role").is_some_and(|role| {
             matches!(
                 role.trim(),

@@ -196,6 +196,37 @@ fn navigation_goes_unless_it_is_all_there_is() {
 }
 
 #[test]
+fn asides_footers_and_buttons_within_the_content_stay() {
+    let long = "word ".repeat(60);
+    for (html, expected) in [
+        ("<aside aria-label=Danger>DANGER: high voltage.</aside>", "DANGER: high voltage."),
+        ("<h2><button>How do I get a refund?</button></h2>", "## How do I get a refund?"),
+        ("<blockquote>Quote<footer>Mark Twain</footer></blockquote>", "> Quote\n\n> Mark Twain"),
+        ("<article>a<footer>b</footer></article><aside>c</aside>", "a\n\nb\n\nc"),
+        ("</article></blockquote><aside>a</aside>", "a"),
+        ("<h3><button>a</button></h4><button>menu</button>", "### a"),
+        ("<aside>a<nav>menu</nav><button>menu</button><div role=search>menu</div></aside>", "a"),
+        ("<nav><aside>menu</aside><h2><button>menu</button></h2></nav>a", "a"),
+        ("<aside hidden>evil</aside><h2 hidden><button>evil</button></h2><button>menu</button>a", "a"),
+    ] {
+        let page = format!("<main><p>{long}</p>{html}</main>");
+        assert_eq!(text(&page), format!("{}\n\n{expected}", long.trim()), "{html}");
+    }
+    // An article and a quotation are content also on a page without a main element.
+    for html in ["<article>a<aside>b</aside></article>", "<blockquote>a<footer>b</footer></blockquote>"] {
+        assert!(text(&format!("<p>{long}</p>{html}")).ends_with('b'), "{html}");
+    }
+    for html in [
+        format!("<aside>menu</aside><main>{long}</main><aside>menu</aside><footer>imprint</footer>"),
+        format!("<nav>menu<main>{long}</main><footer>imprint</footer>"),
+        format!("<article>{long}</article></article><footer>imprint</footer>"),
+        format!("<p>{long}</p><aside><article>menu</article></aside><button>menu</button>"),
+    ] {
+        assert_eq!(text(&html), long.trim(), "{html}");
+    }
+}
+
+#[test]
 fn the_title_is_the_first_one_and_short() {
     assert_eq!(page("<title> a\n b </title><title>c</title>").title.as_deref(), Some("a b"));
     assert_eq!(page("<title></title>x").title, None);
@@ -260,7 +291,7 @@ proptest! {
                 "<p>", "</p>", "<p hidden>", "<ul>", "</ul>", "<li>", "<li hidden>", "<pre>", "</pre>", "<a href=x>",
                 "</a>", "<table>", "<tr>", "<td>", "</table>", "<nav>", "</nav>", "<div hidden>", "</div>", "<title>",
                 "</title>", "<script>", "</script>", "<code>", "</code>", "<blockquote>", "</blockquote>", "<h1>",
-                "<br>", "<img alt=i>", "<!--", "-->", "<svg>", "<main>", "</main>", " word ", "&amp;", "<", ">", "\n",
+                "<br>", "<aside>", "</aside>", "<button>", "<article>", "</article>", "<img alt=i>", "<!--", "-->", "<svg>", "<main>", "</main>", " word ", "&amp;", "<", ">", "\n",
             ]),
             0..60,
         ),
