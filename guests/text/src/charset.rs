@@ -1,5 +1,5 @@
 //! Decodes untrusted text to Unicode, as browsers do: by the byte order mark, then the header, then the
-//! document's own declaration, then a guess.
+//! own declaration of a document in HTML or XML, then a guess.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
@@ -14,10 +14,27 @@ pub fn decode(content_type: Option<&str>, body: &[u8]) -> String {
         None => content_type
             .and_then(|content_type| parameter(content_type, "charset"))
             .and_then(|label| Encoding::for_label(label.as_bytes()))
-            .or_else(|| stated(body))
+            .or_else(|| stated(body).filter(|_| is_markup(content_type, body)))
             .unwrap_or_else(|| guess(body)),
     };
     encoding.decode_with_bom_removal(body).0.into_owned()
+}
+
+/// Whether a body can declare its encoding. In other data, a declaration is part of a quoted document. A
+/// body without a usable type is judged by its first byte.
+fn is_markup(content_type: Option<&str>, body: &[u8]) -> bool {
+    let essence = content_type.and_then(|content_type| content_type.split(';').next()).unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    match &*essence {
+        "text/html" | "text/xml" | "application/xml" => true,
+        "application/octet-stream" | "application/x-unknown" => begins_with_tag(body),
+        essence if essence.contains('/') => essence.ends_with("+xml"),
+        _ => begins_with_tag(body),
+    }
+}
+
+fn begins_with_tag(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"<")
 }
 
 /// The value of a parameter of a content type, quotes removed.
@@ -93,6 +110,31 @@ mod tests {
         ];
         for (content_type, body, expected) in cases {
             assert_eq!(decode(content_type, &body), expected, "{content_type:?} {body:?}");
+        }
+    }
+
+    #[test]
+    fn only_markup_declares_its_own_encoding() {
+        const META: &str = "<meta charset=iso-8859-1>ü";
+        const WRONG: &str = "<meta charset=iso-8859-1>Ã¼";
+        for content_type in [
+            "text/html",
+            "TEXT/HTML ; a=b",
+            "application/xhtml+xml",
+            "image/svg+xml",
+            "text/xml",
+            "application/octet-stream",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(decode(Some(content_type), META.as_bytes()), WRONG, "{content_type}");
+        }
+        for content_type in ["application/json", "text/plain", "text/csv", "text/markdown;a=text/html"] {
+            assert_eq!(decode(Some(content_type), META.as_bytes()), META, "{content_type}");
+        }
+        let data = format!("{{\"html\":\"{META}\"}}");
+        for content_type in [None, Some("application/octet-stream"), Some("application/json")] {
+            assert_eq!(decode(content_type, data.as_bytes()), data, "{content_type:?}");
         }
     }
 

@@ -20,14 +20,20 @@ pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<P
             let document = cofferdam_pdf::read(&response.body, chars_max)?;
             Ok(Page { title: document.title, text: document.text, cut: document.cut })
         }
-        Media::Json | Media::Text => {
-            let text = decode(content_type, &response.body);
-            let clipped = clip(text.trim(), chars_max);
-            Ok(Page { title: None, text: clipped.text.to_owned(), cut: clipped.cut })
+        // JSON is UTF-8 (RFC 8259). A header that says otherwise counts only for bytes that are not.
+        Media::Json if std::str::from_utf8(&response.body).is_ok() => {
+            Ok(plain(&decode(Some("application/json; charset=utf-8"), &response.body), chars_max))
         }
+        Media::Json | Media::Text => Ok(plain(&decode(content_type, &response.body), chars_max)),
         Media::Binary(essence) => Err(format!(
             "There is no text to read: the answer is {} bytes of {essence}.",
             response.body.len()
         )),
     }
+}
+
+/// A text that stays as it is.
+fn plain(text: &str, chars_max: usize) -> Page {
+    let clipped = clip(text.trim(), chars_max);
+    Page { title: None, text: clipped.text.to_owned(), cut: clipped.cut }
 }

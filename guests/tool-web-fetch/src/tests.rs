@@ -108,6 +108,12 @@ fn json_and_xml_stay_as_they_are_and_pictures_are_refused() {
     assert_eq!(content("application/json", b" {\"a\": [1]}\n").unwrap(), "{\"a\": [1]}");
     assert_eq!(content("application/rss+xml", b"<rss>&amp;</rss>").unwrap(), "<rss>&amp;</rss>");
     assert_eq!(content("text/html; charset=iso-8859-1", b"<p>gr\xfcn").unwrap(), "grün");
+    let quoting = r#"{"html":"<meta charset=iso-8859-1>","city":"Zürich"}"#;
+    for content_type in ["application/json", "application/ld+json; charset=iso-8859-1", "text/plain"] {
+        assert_eq!(content(content_type, quoting.as_bytes()).unwrap(), quoting, "{content_type}");
+    }
+    assert_eq!(content("application/json", b"\xef\xbb\xbf{}").unwrap(), "{}");
+    assert_eq!(content("application/json; charset=iso-8859-1", b"[\"gr\xfcn\"]").unwrap(), "[\"grün\"]");
     match content("image/png", b"\x89PNG\0") {
         Err(ToolError::Failed(message)) => assert!(message.contains("5 bytes of image/png")),
         other => panic!("{other:?}"),
