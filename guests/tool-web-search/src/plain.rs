@@ -7,7 +7,7 @@ const TAGS: [&str; 10] = ["strong", "/strong", "b", "/b", "em", "/em", "span", "
 const ENTITY_BYTES_MAX: usize = 10;
 
 /// The text without these tags and without control characters, with entities resolved. Line breaks
-/// are kept.
+/// are kept. A tab or the like becomes a space, so that it still separates words.
 pub(crate) fn text(marked: &str) -> String {
     let mut out = String::with_capacity(marked.len());
     let mut rest = marked;
@@ -19,8 +19,23 @@ pub(crate) fn text(marked: &str) -> String {
         rest = special.get(length..).unwrap_or_default();
     }
     out.push_str(rest);
-    out.retain(|letter| letter == '\n' || !letter.is_control());
-    out.trim().to_owned()
+    without_controls(&out).trim().to_owned()
+}
+
+fn without_controls(text: &str) -> String {
+    let mut letters = text.chars().peekable();
+    let mut out = String::with_capacity(text.len());
+    while let Some(letter) = letters.next() {
+        match letter {
+            // It is one line break together with the next letter.
+            '\r' if letters.peek() == Some(&'\n') => {}
+            '\n' => out.push('\n'),
+            control if control.is_control() && control.is_whitespace() => out.push(' '),
+            control if control.is_control() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
 }
 
 /// The same text on one line.
@@ -81,6 +96,8 @@ mod tests {
             ("1 < 2 and <T> stays, &unknown; too & so on", "1 < 2 and <T> stays, &unknown; too & so on"),
             ("one<br>two<BR/>three", "one\ntwo\nthree"),
             ("a\u{7}b\r\n c\u{85} ", "ab\n c"),
+            ("col1\tcol2\rcol3\u{b}col4\u{c}col5\u{85}col6", "col1 col2 col3 col4 col5 col6"),
+            ("one&#9;two&#13;&#10;three\r\r\nfour\u{1b}[1m", "one two\nthree \nfour[1m"),
             ("&amp;lt;script&amp;gt;", "&lt;script&gt;"),
             ("&#0;&#xD800;&#99999999;", "&#xD800;&#99999999;"),
             ("&", "&"),
