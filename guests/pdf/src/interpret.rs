@@ -23,15 +23,25 @@ const STATES_MAX: usize = 64;
 pub(crate) struct Budget {
     steps_left: u32,
     forms_left: u32,
+    forms_skipped: bool,
 }
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { steps_left: STEPS_MAX, forms_left: FORMS_MAX }
+        Self::of_steps(STEPS_MAX)
+    }
+
+    pub(crate) fn of_steps(steps: u32) -> Self {
+        Self { steps_left: steps, forms_left: FORMS_MAX, forms_skipped: false }
     }
 
     pub(crate) fn is_spent(&self) -> bool {
         self.steps_left == 0
+    }
+
+    /// Whether a part was not read. After a form that is not drawn, the reading goes on.
+    pub(crate) fn has_skipped(&self) -> bool {
+        self.is_spent() || self.forms_skipped
     }
 
     fn step(&mut self) -> bool {
@@ -39,9 +49,14 @@ impl Budget {
         self.steps_left > 0
     }
 
-    fn form(&mut self) -> bool {
-        let allowed = self.forms_left > 0;
-        self.forms_left = self.forms_left.saturating_sub(1);
+    /// Whether a form at this depth may be drawn.
+    fn form(&mut self, depth: u32) -> bool {
+        let allowed = self.forms_left > 0 && depth < FORMS_DEPTH_MAX;
+        if allowed {
+            self.forms_left -= 1;
+        } else {
+            self.forms_skipped = true;
+        }
         allowed
     }
 }
@@ -214,7 +229,7 @@ impl<'a> Reader<'_, 'a> {
     /// Draws a form with its own resources, or with the resources around it.
     fn form(&mut self, name: &Name<'_>, resources: &Resources<'a>, state: &State<'a>) {
         let Some(stream) = resources.get_x_object(name) else { return };
-        if !is_form(&stream) || self.depth >= FORMS_DEPTH_MAX || !self.budget.form() {
+        if !is_form(&stream) || !self.budget.form(self.depth) {
             return;
         }
         let Ok(content) = stream.decoded_data() else { return };

@@ -26,7 +26,7 @@ pub struct Document {
     pub title: Option<String>,
     /// The text, with an empty line between paragraphs and pages.
     pub text: String,
-    /// Whether the text was cut.
+    /// Whether a part of the text may be missing because of a limit.
     pub cut: bool,
 }
 
@@ -37,6 +37,10 @@ pub struct Document {
 /// When the document cannot be read or has no text. The message says why and quotes nothing of the
 /// document.
 pub fn read(bytes: &[u8], chars_max: usize) -> Result<Document, &'static str> {
+    read_within(bytes, chars_max, Budget::new())
+}
+
+fn read_within(bytes: &[u8], chars_max: usize, mut budget: Budget) -> Result<Document, &'static str> {
     unpack::check(bytes)?;
     let pdf = Pdf::new(bytes.to_vec()).map_err(|error| match error {
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => {
@@ -46,7 +50,6 @@ pub fn read(bytes: &[u8], chars_max: usize) -> Result<Document, &'static str> {
         LoadPdfError::Invalid => "The PDF is damaged and cannot be read.",
     })?;
     let fonts = Fonts::new();
-    let mut budget = Budget::new();
     let mut layout = Layout::new(chars_max);
     for (index, page) in pdf.pages().iter().enumerate() {
         if index >= PAGES_MAX || layout.is_full() || budget.is_spent() {
@@ -56,7 +59,7 @@ pub fn read(bytes: &[u8], chars_max: usize) -> Result<Document, &'static str> {
         layout.begin_page();
         interpret::page(page, &fonts, &mut budget, &mut layout);
     }
-    let cut = layout.is_full();
+    let cut = layout.is_full() || budget.has_skipped();
     let text = layout.into_text();
     if text.is_empty() {
         return Err("The PDF holds no text, only pictures or drawings.");

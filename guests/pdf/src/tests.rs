@@ -3,7 +3,8 @@ use std::fmt::Write;
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use proptest::prelude::*;
 
-use super::{Document, read};
+use super::interpret::Budget;
+use super::{Document, read, read_within};
 
 /// Builds documents object by object.
 struct Builder {
@@ -234,18 +235,68 @@ fn forms_are_read_where_they_are_drawn() {
 
 #[test]
 fn forms_that_draw_each_other_come_to_an_end() {
-    let mut builder = Builder::new();
-    let font = builder.object(HELVETICA);
-    let own = builder.offsets.len() + 1;
-    let resources = format!("/Font << /F1 {font} 0 R >> /XObject << /X {own} 0 R >>");
-    let form = builder.packed(
-        &format!("/Type /XObject /Subtype /Form /BBox [0 0 1 1] /Resources << {resources} >>"),
-        "BT /F1 1 Tf (x) Tj ET /X Do ".repeat(10).as_bytes(),
-    );
-    assert_eq!(own, form);
-    let content = builder.packed("", b"/X Do");
-    let document = builder.pages(&[content], &resources);
-    assert!(page(&document).text.len() < 100_000);
+    let drawn = |own_resources: bool| {
+        let mut builder = Builder::new();
+        let font = builder.object(HELVETICA);
+        let own = builder.offsets.len() + 1;
+        let resources = format!("/Font << /F1 {font} 0 R >> /XObject << /X {own} 0 R >>");
+        let inside = if own_resources { format!("/Resources << {resources} >>") } else { String::new() };
+        let form = builder.packed(
+            &format!("/Type /XObject /Subtype /Form /BBox [0 0 1 1] {inside}"),
+            "BT /F1 1 Tf (x) Tj ET /X Do ".repeat(10).as_bytes(),
+        );
+        assert_eq!(own, form);
+        let content = builder.packed("", b"/X Do");
+        page(&builder.pages(&[content], &resources))
+    };
+    // The parser does not follow a form's reference to itself.
+    assert_eq!(drawn(true).text, "x".repeat(10));
+    // A form with the resources of its page reaches itself, up to the limits.
+    let page = drawn(false);
+    assert!((100..100_000).contains(&page.text.len()) && page.cut);
+}
+
+#[test]
+fn a_page_that_spends_the_budget_is_marked_as_cut() {
+    let document = one_page("BT /F1 12 Tf 50 700 Td (first) Tj ( last) Tj ET");
+    let within = |steps| read_within(&document, 1000, Budget::of_steps(steps)).unwrap();
+    let page = within(14);
+    assert_eq!((page.text.as_str(), page.cut), ("first la", true));
+    let page = within(100);
+    assert_eq!((page.text.as_str(), page.cut), ("first last", false));
+}
+
+#[test]
+fn text_is_marked_as_cut_when_a_form_is_not_drawn() {
+    // A form of each depth draws the next one, and the page draws the first one and shows a text.
+    let nested = |depth: usize| {
+        let mut builder = Builder::new();
+        let font = builder.object(HELVETICA);
+        let fonts = format!("/Font << /F1 {font} 0 R >>");
+        let mut inner = builder.packed("/Subtype /Form", b"BT /F1 12 Tf 50 700 Td (deep) Tj ET");
+        for _ in 1..depth {
+            let resources = format!("/Resources << {fonts} /XObject << /X {inner} 0 R >> >>");
+            inner = builder.packed(&format!("/Subtype /Form {resources}"), b"/X Do");
+        }
+        let content = builder.packed("", b"/X Do BT /F1 12 Tf 50 600 Td (after) Tj ET");
+        let page = page(&builder.pages(&[content], &format!("{fonts} /XObject << /X {inner} 0 R >>")));
+        (page.text, page.cut)
+    };
+    assert_eq!(nested(8), ("deep\n\nafter".to_owned(), false));
+    assert_eq!(nested(9), ("after".to_owned(), true));
+
+    let repeated = |times: usize| {
+        let mut builder = Builder::new();
+        let font = builder.object(HELVETICA);
+        let form = builder.packed("/Subtype /Form", b"n");
+        let content = format!("{} BT /F1 12 Tf 50 700 Td (after) Tj ET", "/X Do ".repeat(times));
+        let content = builder.packed("", content.as_bytes());
+        let resources = format!("/Font << /F1 {font} 0 R >> /XObject << /X {form} 0 R >>");
+        let page = page(&builder.pages(&[content], &resources));
+        (page.text, page.cut)
+    };
+    assert_eq!(repeated(2_000), ("after".to_owned(), false));
+    assert_eq!(repeated(2_001), ("after".to_owned(), true));
 }
 
 #[test]
