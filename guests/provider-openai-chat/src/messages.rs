@@ -2,6 +2,8 @@
 //! the start, one message for everything the model did in a turn, and the results of its calls
 //! directly after that message.
 
+mod results;
+
 use std::borrow::Cow;
 
 use cofferdam_dialect_openai::failure;
@@ -169,7 +171,7 @@ pub(crate) fn messages<'a>(
         let calling = conversation.messages.iter_mut().filter(|message| !message.tool_calls.is_empty());
         calling.for_each(|message| _ = message.reasoning_content.get_or_insert_default());
     }
-    Ok(conversation.messages)
+    Ok(results::behind_their_calls(conversation.messages))
 }
 
 /// Puts the mark on the last part of a user or system message; the provider may cache up to it.
