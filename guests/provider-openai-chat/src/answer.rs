@@ -232,17 +232,9 @@ impl Answer {
     /// Sends the events that were held back: the ends of calls, usage and finish.
     fn complete(&mut self) -> Result<(), Malformed> {
         let reason = self.reason.take();
-        let reason = match reason.as_deref().unwrap_or("stop") {
-            "stop" | "eos" | "end_turn" | "stop_sequence" if self.calls.is_empty() => FinishReason::Stop,
-            // Several servers send `stop` although the model made calls.
-            "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "function_call" => {
-                FinishReason::ToolCalls
-            }
-            "length" | "max_tokens" | "model_length" => FinishReason::Length,
-            "content_filter" => FinishReason::ContentFilter,
-            "insufficient_system_resource" => return self.interrupt(ErrorKind::ProviderOverloaded),
-            "error" | "abort" => return self.interrupt(ErrorKind::ProviderUnavailable),
-            other => FinishReason::Other(other.to_owned()),
+        let reason = match finish_reason(reason.as_deref().unwrap_or("stop"), !self.calls.is_empty()) {
+            Ok(reason) => reason,
+            Err(kind) => return self.interrupt(kind),
         };
         self.seal(None);
         let is_cut = matches!(reason, FinishReason::Length | FinishReason::ContentFilter);
@@ -268,6 +260,28 @@ impl Answer {
             self.events.push(Event::Usage(Usage { images: self.images, ..usage }));
         }
     }
+}
+
+/// Reads why the answer ended; an error if the server aborted it. Servers pass on the words of the
+/// providers behind them, which may be in upper case.
+fn finish_reason(reason: &str, has_calls: bool) -> Result<FinishReason, ErrorKind> {
+    Ok(match &*reason.to_ascii_lowercase() {
+        "stop" | "eos" | "end_turn" | "stop_sequence" if !has_calls => FinishReason::Stop,
+        // Several servers send `stop` although the model made calls.
+        "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "function_call" => {
+            FinishReason::ToolCalls
+        }
+        "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
+            FinishReason::Length
+        }
+        "content_filter" | "content-filter" | "sensitive" | "safety" | "recitation" | "blocklist"
+        | "prohibited_content" | "spii" => FinishReason::ContentFilter,
+        "insufficient_system_resource" => return Err(ErrorKind::ProviderOverloaded),
+        "error" | "abort" | "network_error" | "timeout" | "malformed_function_call" => {
+            return Err(ErrorKind::ProviderUnavailable);
+        }
+        _ => FinishReason::Other(reason.to_owned()),
+    })
 }
 
 fn text_of(text: &MaybeText<'_>) -> Option<String> {

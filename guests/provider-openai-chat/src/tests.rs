@@ -142,6 +142,40 @@ fn malformed_answers_end_with_an_error() {
 }
 
 #[test]
+fn the_words_of_other_providers_for_the_end_of_an_answer_are_known() {
+    let ended = |reason: &str| {
+        let body = format!(
+            r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":"{reason}"}}],"usage":{{}}}}"#
+        );
+        render(&decode_body(body.as_bytes())).lines().last().unwrap_or_default().to_owned()
+    };
+    let cut = ["length", "model_context_window_exceeded", "MAX_TOKENS", "max_output_tokens"];
+    let filtered = [
+        "content_filter",
+        "content-filter",
+        "sensitive",
+        "SAFETY",
+        "RECITATION",
+        "blocklist",
+        "PROHIBITED_CONTENT",
+        "spii",
+    ];
+    let broken = ["error", "abort", "network_error", "Timeout", "MALFORMED_FUNCTION_CALL"];
+    for (reasons, expected) in [
+        (&cut[..], "finish Length"),
+        (&filtered, "finish ContentFilter"),
+        (&broken, "error ProviderUnavailable"),
+        (&["stop", "STOP"], "finish Stop"),
+        (&["Tired"], r#"finish Other("Tired")"#),
+    ] {
+        for reason in reasons {
+            let ended = ended(reason);
+            assert!(ended.starts_with(expected), "{reason}: {ended}");
+        }
+    }
+}
+
+#[test]
 fn what_an_answer_may_do_without_costs_no_answer() {
     for odd in [
         r#""error":"""#,
