@@ -329,7 +329,8 @@ impl Answer {
 
     fn finish_reason(&mut self) -> FinishReason {
         match self.stop_reason.take().as_deref() {
-            Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+            // `pause_turn`: the provider stopped between its own tools, so the answer is not whole.
+            Some("max_tokens" | "model_context_window_exceeded" | "pause_turn") => FinishReason::Length,
             Some("refusal") => FinishReason::ContentFilter,
             Some("tool_use") => FinishReason::ToolCalls,
             None | Some("end_turn" | "stop_sequence") if self.has_calls => FinishReason::ToolCalls,

@@ -171,7 +171,7 @@ const STREAMS: [(&str, &[&str]); 11] = [
             "usage in 9 cached 0 written 0 out 1 reasoning 0 tools 0",
             "item {\"type\":\"web_search_call\",\"status\":\"failed\",\"action\":{\"type\":\"search\",\"query\":\"x\",\"sources\":[]}}",
             "usage in 9 cached 0 written 0 out 3 reasoning 0 tools 0",
-            "finish other pause_turn -",
+            "finish length -",
         ],
     ),
     (
