@@ -2,6 +2,8 @@
 //! arrives or the answer ends, because its id and its name may be incomplete until then. Calls end
 //! only with the answer, because servers may interleave their pieces.
 
+use std::collections::BTreeSet;
+
 use cofferdam_guest_kit::bindings::generation::{CallDelta, CallStart, Event};
 use cofferdam_guest_kit::{Events, Malformed};
 
@@ -13,6 +15,8 @@ const CALLS_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct Calls {
     calls: Vec<Call>,
+    /// The ids of the calls that were announced. The client assigns its results by them.
+    call_ids: BTreeSet<String>,
     /// Taken from the request's id. It makes generated call ids differ between answers.
     tag: String,
 }
@@ -20,6 +24,7 @@ pub(crate) struct Calls {
 #[derive(Default)]
 struct Call {
     index: Option<u64>,
+    /// The server's id, by which its pieces are found.
     id: String,
     name: String,
     custom: bool,
@@ -34,7 +39,7 @@ impl Calls {
     pub(crate) fn new(request_id: &str) -> Self {
         let tag = request_id.rsplit('_').next().unwrap_or_default();
         let tag = tag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-        Self { calls: Vec::new(), tag }
+        Self { tag, ..Self::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -139,22 +144,17 @@ impl Calls {
     }
 
     /// Announces the calls before `end` in their order, so that the items have the same order. A call
-    /// that has no name yet is skipped.
+    /// that has no name yet is skipped. A call whose id is absent or came already gets another one.
     fn announce_up_to(&mut self, end: usize, events: &mut Events) {
         for (at, call) in self.calls.iter_mut().enumerate().take(end) {
             if call.announced || call.name.is_empty() {
                 continue;
             }
             call.announced = true;
-            if call.id.is_empty() {
-                call.id = format!("call_{}_{at}", self.tag);
-            }
-            let start = CallStart {
-                key: key(at),
-                call_id: call.id.clone(),
-                name: call.name.clone(),
-                namespace: None,
-            };
+            let is_new = !call.id.is_empty() && !self.call_ids.contains(&call.id);
+            let call_id = if is_new { call.id.clone() } else { format!("call_{}_{at}", self.tag) };
+            self.call_ids.insert(call_id.clone());
+            let start = CallStart { key: key(at), call_id, name: call.name.clone(), namespace: None };
             events.push(if call.custom {
                 Event::CustomCallStart(start)
             } else {

@@ -176,6 +176,28 @@ fn the_words_of_other_providers_for_the_end_of_an_answer_are_known() {
 }
 
 #[test]
+fn an_id_that_came_already_is_replaced() {
+    let call = |index: &str, name: &str| {
+        format!(r#"{{{index}"id":"x","type":"function","function":{{"name":"{name}","arguments":"{{}}"}}}}"#)
+    };
+    let expected = "function 0 x f -\narguments 0 \"{}\"\nfunction 1 call_abc123_1 g -\narguments 1 \"{}\"\n";
+    let whole = format!(
+        r#"{{"choices":[{{"message":{{"tool_calls":[{},{}]}},"finish_reason":"tool_calls"}}]}}"#,
+        call("", "f"),
+        call("", "g")
+    );
+    let rendered = render(&decode_body(whole.as_bytes()));
+    assert!(rendered.starts_with(expected), "{rendered}");
+    // A server that repeats the id and the name in each piece still continues its call.
+    let piece = |call: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n");
+    let (first, second) = (call(r#""index":0,"#, "f"), call(r#""index":1,"#, "g"));
+    let stream = format!("{}{}{}data: [DONE]\n\n", piece(&first), piece(&second), piece(&second));
+    let rendered = render(&decode_stream(&[stream.as_bytes()]));
+    let expected = format!("{expected}arguments 1 \"{{}}\"\nend 0\nend 1\nfinish ToolCalls -\n");
+    assert_eq!(rendered, expected);
+}
+
+#[test]
 fn what_an_answer_may_do_without_costs_no_answer() {
     for odd in [
         r#""error":"""#,
