@@ -18,15 +18,8 @@ use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
 use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
-use std::cell::Cell;
 
 use crate::answer::{Answer, PREPARED};
-
-thread_local! {
-    /// How many vectors the answer to the current request must have. The host calls `decode` in
-    /// the instance that ran `prepare`.
-    static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
-}
 
 struct Provider;
 
@@ -54,13 +47,14 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let (upstream, count) = prepare_embeddings(&request, &target)?;
-        EXPECTED_VECTORS.set(count);
+        let (upstream, _) = prepare_embeddings(&request, &target)?;
         Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
+    /// Decodes any number of vectors. The host checks the number after it has read the usage, which the
+    /// provider charges for a wrong number, too.
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        decode_embeddings(&body, Some(EXPECTED_VECTORS.get()))
+        decode_embeddings(&body, None)
     }
 }
 

@@ -256,7 +256,7 @@ const FIELDS: &[&str] = &[
 ];
 
 #[test]
-fn embeddings_must_be_as_many_as_were_asked_for() {
+fn embeddings_of_another_number_are_passed_on_with_their_usage() {
     let context = || CallContext { request_id: "resp_1".into(), workspace: String::new(), now_ms: 0 };
     let target = Target {
         model: "up".into(),
@@ -276,8 +276,16 @@ fn embeddings_must_be_as_many_as_were_asked_for() {
         let head = ResponseHead { status: 200, headers: Vec::new(), streamed: false };
         Provider::decode(head, body.to_vec())
     };
-    assert!(decode(br#"{"data":[{"embedding":[1]}]}"#).is_err());
-    let answer =
-        decode(br#"{"data":[{"embedding":[1]},{"embedding":[2]}],"usage":{"prompt_tokens":2}}"#).unwrap();
-    assert_eq!((answer.vectors.len(), answer.prompt_tokens, answer.total_tokens), (2, 2, 2));
+    for (rows, count) in [
+        (r#"{"embedding":[1]}"#, 1),
+        (r#"{"embedding":[1]},{"embedding":[2]}"#, 2),
+        (r#"{"index":2,"embedding":[1]},{"index":1,"embedding":[2]},{"index":0,"embedding":[3]}"#, 3),
+    ] {
+        let answer =
+            decode(format!(r#"{{"data":[{rows}],"usage":{{"prompt_tokens":2}}}}"#).as_bytes()).unwrap();
+        assert_eq!((answer.vectors.len(), answer.prompt_tokens, answer.total_tokens), (count, 2, 2));
+    }
+    for rows in ["", r#"{"index":1,"embedding":[1]}"#, r#"{"embedding":[1]},{"index":0,"embedding":[2]}"#] {
+        assert!(decode(format!(r#"{{"data":[{rows}]}}"#).as_bytes()).is_err(), "{rows}");
+    }
 }
