@@ -103,7 +103,8 @@ fn allow(path: &Path, mode: u32) {
 #[tokio::test]
 async fn a_root_key_of_the_environment_stays_known_after_a_reload() {
     let config = format!("{FREE_PORTS}[vault]\nroot_key = \"env:TEST_ROOT\"\n");
-    let mut host = Setup::new().config(&config).environment("TEST_ROOT", &"7a".repeat(32)).start();
+    let key = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let mut host = Setup::new().config(&config).environment("TEST_ROOT", key).start();
     doctor_of(&host, &["--offline"]).assert("root-key", "ok", &["env:TEST_ROOT"]);
     let admin = Admin::new(&host);
     host.signal("HUP");

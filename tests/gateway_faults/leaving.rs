@@ -168,6 +168,7 @@ async fn a_whole_response_is_read_on_too() {
         json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage});
     sender.send(whole.to_string()).await.unwrap();
     drop(sender);
+    Admin::new(&host).until_metric("cofferdam_answers_total{outcome=\"cancelled\"}", 1).await;
     let row = only_row(&mut host);
     assert_eq!((row.outcome, row.output_tokens, row.estimated), (UsageOutcome::Cancelled, THOUGHT, false));
 }

@@ -129,4 +129,11 @@ fn a_held_update_survives_a_restart_and_can_be_dropped() {
     host.done(&["plugin", "update", &Edition::plain(1, "0.2.1").file()]);
     until_version(&host, "0.2.1");
     assert_eq!(host.listed().unwrap().get("held"), None);
+    // It does not replace a newer one.
+    host.done(&["plugin", "update", &Edition::new(1, "0.4.0", "imports = [\"clock\", \"random\"]").file()]);
+    host.done(&["plugin", "update", &Edition::plain(0, "0.3.0").file()]);
+    until_version(&host, "0.3.0");
+    assert_eq!(host.listed().unwrap()["held"]["version"], "0.4.0");
+    host.done(&["plugin", "grant", NAME, "--accept"]);
+    until_version(&host, "0.4.0");
 }

@@ -71,7 +71,7 @@ pub use in_place::boxed;
 pub use lifecycle::deadline::Timeouts;
 pub use lifecycle::shutdown::{Shutdown, ShutdownSender};
 pub use lifecycle::stream::EventStream;
-pub use limits::allowance::{Allowance, RequestEnd, RunPermit, Running, TokenLimits};
+pub use limits::allowance::{Allowance, AnswerCounts, RequestEnd, RunPermit, Running, TokenLimits};
 pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};

@@ -152,11 +152,13 @@ impl<'d> Installer<'d> {
             return self.hold(&package, installed, version, more);
         }
         let from = installed.current.version.clone();
+        // An update that is held stays held unless it is replaced by a newer one.
+        let held = installed.held.clone().filter(|held| is_newer(&held.version, &version.version));
         let plugin = LockedPlugin {
             kind: installed.kind.clone(),
             previous: Some(installed.current.clone()),
             current: version,
-            held: None,
+            held,
         };
         self.put_in_place(&package, plugin, ChangeKind::Updated { from })
     }
@@ -385,6 +387,12 @@ fn check_order(old: &str, new: &str, wanted: &UpdateArguments) -> Result<(), Fai
             "{new} is installed with other bytes: give the new one another version, or take it with `--replace`"
         ))),
     }
+}
+
+/// Whether a version that is held is newer than another one.
+fn is_newer(held: &str, other: &str) -> bool {
+    let (held, other) = (Version::parse(held), Version::parse(other));
+    held.is_ok_and(|held| other.is_ok_and(|other| held.cmp_precedence(&other).is_gt()))
 }
 
 /// Whether a manifest's version can be compared.

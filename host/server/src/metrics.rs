@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cofferdam_engine::RequestEnd;
+use cofferdam_engine::AnswerCounts;
 use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind};
 use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram};
 
@@ -37,12 +37,8 @@ pub(crate) struct Metrics {
     requests: [[AtomicU64; STATUSES.len()]; Label::ALL.len()],
     durations: [StripedHistogram; Label::ALL.len()],
     refusals: [AtomicU64; ERROR_KINDS.len()],
-    answers: [AtomicU64; ANSWER_OUTCOMES.len()],
     vault: [[AtomicU64; VAULT_RESULTS.len()]; VAULT_OPERATIONS.len()],
 }
-
-/// How requests for which an endpoint was asked end.
-const ANSWER_OUTCOMES: [&str; 5] = ["completed", "incomplete", "failed", "refused", "cancelled"];
 
 /// What requests to the vault do.
 pub(crate) const VAULT_OPERATIONS: [&str; 5] = ["list", "effective", "put", "delete", "copy"];
@@ -62,7 +58,6 @@ impl Default for Metrics {
             requests: Default::default(),
             durations: Label::ALL.map(|_| StripedHistogram::new(&SECONDS)),
             refusals: Default::default(),
-            answers: Default::default(),
             vault: Default::default(),
         }
     }
@@ -88,15 +83,6 @@ impl Metrics {
         }
     }
 
-    /// Counts a request for which an endpoint was asked.
-    pub(crate) fn count_answer(&self, end: &RequestEnd) {
-        let outcome = if end.is_refused { "refused" } else { end.outcome.as_str() };
-        let column = ANSWER_OUTCOMES.iter().position(|known| *known == outcome);
-        if let Some(counter) = column.and_then(|column| self.answers.get(column)) {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Counts an operation of the vault. `refusal` is the status of its error.
     pub(crate) fn count_vault(&self, operation: &str, refusal: Option<u16>) {
         let column = refusal.map_or(0, |status| if status < 500 { 1 } else { 2 });
@@ -118,7 +104,7 @@ impl Metrics {
         (requests, failures)
     }
 
-    pub(crate) fn write(&self, text: &mut Text) {
+    pub(crate) fn write(&self, answers: &AnswerCounts, text: &mut Text) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.family("cofferdam_requests_total", "counter", "Answered requests");
         for (route, row) in Label::ALL.iter().zip(&self.requests) {
@@ -142,7 +128,7 @@ impl Metrics {
             "From the head of a request to the first byte of its stream",
         );
         text.histogram("cofferdam_stream_first_byte_seconds", "", &self.first_bytes.reading());
-        self.write_refusals(text);
+        self.write_refusals(answers, text);
         for (name, kind, help, counter) in [
             (
                 "cofferdam_requests_running",
@@ -178,7 +164,7 @@ impl Metrics {
 }
 
 impl Metrics {
-    fn write_refusals(&self, text: &mut Text) {
+    fn write_refusals(&self, answers: &AnswerCounts, text: &mut Text) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.family("cofferdam_refusals_total", "counter", "Error documents sent to clients, by error type");
         for ((_, reason), counter) in ERROR_KINDS.iter().zip(&self.refusals) {
@@ -186,8 +172,8 @@ impl Metrics {
         }
         let help = "Requests for which an endpoint was asked, by how they ended; refused is a failure below status 500";
         text.family("cofferdam_answers_total", "counter", help);
-        for (outcome, counter) in ANSWER_OUTCOMES.iter().zip(&self.answers) {
-            text.sample("cofferdam_answers_total", &format!("outcome=\"{outcome}\""), read(counter));
+        for (outcome, count) in answers.all() {
+            text.sample("cofferdam_answers_total", &format!("outcome=\"{outcome}\""), count);
         }
         let help = "Operations of the vault whose caller had access to it";
         text.family("cofferdam_vault_operations_total", "counter", help);
@@ -285,7 +271,7 @@ mod tests {
         metrics.count_request(Label::Responses, 200, Duration::from_millis(3));
         metrics.count_request(Label::Responses, 418, Duration::from_millis(3));
         let mut text = Text::default();
-        metrics.write(&mut text);
+        metrics.write(&cofferdam_engine::AnswerCounts::default(), &mut text);
         let text = text.finish();
         assert!(text.contains("cofferdam_requests_total{route=\"responses\",status=\"200\"} 1\n"));
         assert!(text.contains("cofferdam_requests_total{route=\"responses\",status=\"0\"} 1\n"));

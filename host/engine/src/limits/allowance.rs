@@ -8,6 +8,7 @@ use crate::limits::seats::KeySeatLimit;
 use cofferdam_store::{Clock, KeyId, SharedLimits, UsageOutcome, WorkspaceId};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Tokens used so far, by the keys and workspaces that have a token limit.
@@ -38,7 +39,30 @@ struct SharedAllowance {
     key: Option<(KeyId, Quota)>,
     workspace: Option<(WorkspaceId, Quota)>,
     permit: Mutex<Option<RunPermit<KeyId>>>,
+    answers: Arc<AnswerCounts>,
     end: OnceLock<RequestEnd>,
+}
+
+/// Names of the ends of requests in metrics.
+const ENDS: [&str; 5] = ["completed", "incomplete", "failed", "refused", "cancelled"];
+
+/// Requests for which an endpoint was asked, by how they ended.
+#[derive(Debug, Default)]
+pub struct AnswerCounts([AtomicU64; ENDS.len()]);
+
+impl AnswerCounts {
+    fn count(&self, end: &RequestEnd) {
+        let name = if end.is_refused { "refused" } else { end.outcome.as_str() };
+        let column = ENDS.iter().position(|known| *known == name);
+        if let Some(counter) = column.and_then(|column| self.0.get(column)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Each end, and how many requests had it.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ENDS.into_iter().zip(self.0.iter().map(|counter| counter.load(Ordering::Relaxed)))
+    }
 }
 
 /// How a request ended, for its line in the log and for metrics. It holds names of the configuration only.
@@ -56,16 +80,18 @@ pub struct RequestEnd {
 
 impl Allowance {
     /// An allowance that holds `permit` until the request is over, and whose tokens are
-    /// charged to the key and the workspace that have a quota in `tokens`.
+    /// charged to the key and the workspace that have a quota in `tokens`. Its end is counted in `answers`.
     #[must_use]
     pub fn new(
         permit: RunPermit<KeyId>,
+        answers: &Arc<AnswerCounts>,
         tokens: &Arc<TokenLimits>,
         key: Option<(KeyId, Quota)>,
         workspace: Option<(WorkspaceId, Quota)>,
     ) -> Self {
-        let (tokens, permit) = (Arc::clone(tokens), Mutex::new(Some(permit)));
-        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, permit, end: OnceLock::new() })))
+        let (tokens, answers) = (Arc::clone(tokens), Arc::clone(answers));
+        let (permit, end) = (Mutex::new(Some(permit)), OnceLock::new());
+        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, permit, answers, end })))
     }
 
     /// Charges tokens, input and output together, to the key and the workspace.
@@ -79,10 +105,13 @@ impl Allowance {
         }
     }
 
-    /// Notes how the request ended. Only the first note counts.
+    /// Notes and counts how the request ended, which may be after its client has left. Only the first note counts.
     pub(crate) fn note_end(&self, end: RequestEnd) {
         if let Some(held) = &self.0 {
-            held.end.get_or_init(|| end);
+            held.end.get_or_init(|| {
+                held.answers.count(&end);
+                end
+            });
         }
     }
 
@@ -289,7 +318,8 @@ mod tests {
     fn a_permit_is_released_once_explicitly_or_with_the_last_clone() {
         let running = Running::default();
         let limits = Arc::new(TokenLimits::new(&Clock::manual(), None));
-        let allowance = Allowance::new(enter(&running, key(), 1).unwrap(), &limits, None, None);
+        let allowance =
+            Allowance::new(enter(&running, key(), 1).unwrap(), &Arc::default(), &limits, None, None);
         let clone = allowance.clone();
         drop(allowance);
         assert!(enter(&running, key(), 1).is_none());
@@ -310,7 +340,13 @@ mod tests {
         let limits = Arc::new(TokenLimits::new(&clock, None));
         let running = Running::default();
         let allowance = |key_quota, workspace_quota| {
-            Allowance::new(enter(&running, key(), 9).unwrap(), &limits, key_quota, workspace_quota)
+            Allowance::new(
+                enter(&running, key(), 9).unwrap(),
+                &Arc::default(),
+                &limits,
+                key_quota,
+                workspace_quota,
+            )
         };
         let left = || {
             let by_key = limits.by_key.standing(key(), quota).remaining;

@@ -24,7 +24,7 @@ pub(super) fn page(app: &App) -> String {
     let live = app.live_config();
     let loaded = "Unix time at which the configuration that serves was read";
     text.single("cofferdam_config_loaded_seconds", "gauge", loaded, live.loaded_s);
-    app.metrics.write(&mut text);
+    app.metrics.write(app.rates.inference.answers(), &mut text);
     certificate(app, &mut text);
     sandbox(app, &mut text);
     let meters = live.engine.meters();

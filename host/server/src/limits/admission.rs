@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cofferdam_engine::limits::rate::{Quota, Rate, RateKey, Standing, Taken, TooOften};
-use cofferdam_engine::{Allowance, Running, TokenLimits};
+use cofferdam_engine::{Allowance, AnswerCounts, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, InstancePermits};
 use cofferdam_store::{Clock, KeyId, SharedLimits, WorkspaceId};
 use http::HeaderMap;
@@ -25,6 +25,7 @@ pub(crate) struct Admission {
     workspace_requests: Rate<WorkspaceId>,
     tokens: Arc<TokenLimits>,
     running: Running<KeyId>,
+    answers: Arc<AnswerCounts>,
 }
 
 #[derive(Default)]
@@ -106,7 +107,13 @@ impl Admission {
             workspace_requests: Rate::new(clock, "workspace-requests", shared.cloned()),
             tokens: Arc::new(TokenLimits::new(clock, shared)),
             running: Running::new(shared.cloned()),
+            answers: Arc::default(),
         }
+    }
+
+    /// How admitted requests ended.
+    pub(crate) fn answers(&self) -> &AnswerCounts {
+        &self.answers
     }
 
     /// Admits a request: takes one request from the limits of key and workspace, and a permit among
@@ -132,7 +139,10 @@ impl Admission {
         };
         let place = self.running.enter_within(key, most, may_enter, full).await?;
         if *rates == RateLimits::UNLIMITED {
-            return Ok(Admitted { allowance: Allowance::new(place, &self.tokens, None, None), shown: None });
+            return Ok(Admitted {
+                allowance: Allowance::new(place, &self.answers, &self.tokens, None, None),
+                shown: None,
+            });
         }
         let mut tightest = Tightest { now_ms, found: None, refused: None };
         let of_key = Quota::of_minute(rates.tokens_per_minute).map(|quota| (key, quota));
@@ -149,7 +159,7 @@ impl Admission {
         if let Some(refused) = tightest.refused {
             return Err(refused);
         }
-        let allowance = Allowance::new(place, &self.tokens, of_key, of_workspace);
+        let allowance = Allowance::new(place, &self.answers, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 

@@ -112,9 +112,6 @@ impl Drop for RequestRecord {
             self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
         let end = self.allowance.end();
-        if let Some(end) = end {
-            self.metrics.count_answer(end);
-        }
         // Attaches the request id to the line, as on all other lines of the request.
         within(self.id, || {
             tracing::info!(
