@@ -227,7 +227,7 @@ fn misbehaves(function: &str) -> String {
     let workshop = Workshop::new();
     let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rogue/built/tool-rogue.wasm");
     workshop.prebuilt_of("tool-bad", &std::fs::read(guest).unwrap());
-    let limits = "[limits]\nmemory_mib = 128\ndeadline_ms = 500\n[tool]";
+    let limits = "[limits]\nmemory_mib = 128\ndeadline_ms = 3000\n[tool]";
     workshop.edit("tool-bad/plugin.toml", "[tool]", limits);
     let imports = "imports = [\"scratch\", \"catalog\", \"request\"]";
     workshop.edit("tool-bad/plugin.toml", "imports = []", imports);

@@ -234,10 +234,15 @@ impl Instance {
     ///
     /// [`CallErrorKind::Saturated`] if other guests hold the memory for it.
     pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
-        self.budget = budget_of(&self.plugin, request_bytes);
+        self.allow_time(request_bytes);
         let grant = self.plugin.grant();
         let limiter = &mut self.live.store.data_mut().limiter;
         limiter.make_room(request_bytes, grant).map_err(|_| saturated(&self.plugin))
+    }
+
+    /// Raises the limit of processor time for an input of `input_bytes` bytes, if it is a long one.
+    pub(crate) fn allow_time(&mut self, input_bytes: usize) {
+        self.budget = budget_of(&self.plugin, input_bytes);
     }
 
     /// Whether its memory limit was raised for a long request.

@@ -102,7 +102,8 @@ impl Plugin {
         if self.compiled().await?.functions.choose.is_none() {
             return Err(self.missing("model-choice"));
         }
-        let instance = Instance::warm(self, context).await?;
+        let mut instance = Instance::warm(self, context).await?;
+        instance.allow_time(question.settings.len());
         let choose = async |instance: &mut Instance| {
             type Choose<'a> = (&'a str, &'a RequestSummary, &'a TextFacts, &'a [Model], &'a [u8], u64);
             type Answer = (Result<Choice, Failure>,);
