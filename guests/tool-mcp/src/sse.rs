@@ -14,30 +14,30 @@ pub(crate) fn last_end(bytes: &[u8]) -> Option<usize> {
 /// event without a blank line is included.
 pub(crate) fn data(body: &str) -> impl Iterator<Item = String> {
     let mut lines = lines(body.strip_prefix('\u{feff}').unwrap_or(body));
-    std::iter::from_fn(move || {
-        let mut data: Option<String> = None;
-        for line in lines.by_ref() {
-            if line.is_empty() {
-                if data.is_some() {
-                    break;
-                }
-                continue;
-            }
-            let (field, value) = line.split_once(':').unwrap_or((line, ""));
-            if field != "data" {
-                continue;
-            }
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            match &mut data {
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
-                }
-                None => data = Some(value.to_owned()),
-            }
+    std::iter::from_fn(move || next_data(&mut lines))
+}
+
+/// The `data` of the next event that has any.
+fn next_data<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut data: Option<String> = None;
+    for line in lines {
+        if line.is_empty() && data.is_some() {
+            break;
         }
-        data
-    })
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        if field != "data" {
+            continue;
+        }
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match &mut data {
+            Some(data) => {
+                data.push('\n');
+                data.push_str(value);
+            }
+            None => data = Some(value.to_owned()),
+        }
+    }
+    data
 }
 
 /// Splits lines that end with CR LF, LF or CR.

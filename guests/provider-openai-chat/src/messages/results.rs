@@ -101,17 +101,25 @@ fn stray(message: Message<'_>) -> Option<Message<'_>> {
     Some(Message { role: "user", content, tool_call_id: None, ..message })
 }
 
-/// Adds a message. Two messages of the model become one if the result between them has moved.
+/// Adds a message. Two messages of the model become one if the result between them has moved. The first of
+/// them has no calls: results would follow it.
 fn push<'a>(arranged: &mut Vec<Message<'a>>, mut message: Message<'a>) {
+    let joins =
+        |last: &mut Message<'_>| last.role == "assistant" && !matches!(last.content, Content::Parts(_));
     if message.role == "assistant"
-        && let Some(before) = arranged.pop_if(|last| last.role == "assistant")
-        && let Content::Text(mut text) = before.content
+        && !matches!(message.content, Content::Parts(_))
+        && let Some(before) = arranged.pop_if(joins)
     {
-        if let Content::Text(more) = &message.content {
-            text.to_mut().push_str("\n\n");
-            text.to_mut().push_str(more);
-        }
-        message.content = Content::Text(text);
+        message.content = match (before.content, message.content) {
+            (Content::Text(mut text), Content::Text(more)) => {
+                text.to_mut().push_str("\n\n");
+                text.to_mut().push_str(&more);
+                Content::Text(text)
+            }
+            (before @ Content::Text(_), _) => before,
+            (_, content) => content,
+        };
+        message.reasoning_content = message.reasoning_content.or(before.reasoning_content);
     }
     arranged.push(message);
 }
