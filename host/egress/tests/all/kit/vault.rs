@@ -38,8 +38,8 @@ impl Vault {
             hosts: Hosts::parse(&[host]).unwrap(),
             value: SecretValue::new(value.to_owned().into()).unwrap(),
         };
-        let place = self.store.place_within(PATIENCE).unwrap();
-        self.store.put_secret(place, Actor::Operator, new).wait(PATIENCE).unwrap();
+        let permit = self.store.queue_permit_within(PATIENCE).unwrap();
+        self.store.put_secret(permit, Actor::Operator, new).wait(PATIENCE).unwrap();
         let purpose = Purpose { used_by: "test".to_owned(), request_id: "resp_test".to_owned() };
         let secret = BoundSecret { name: name.parse().unwrap(), host: host.parse().unwrap() };
         let (actor, scope) = (Actor::Operator, ReleaseScope::Operator);
