@@ -50,7 +50,7 @@ impl LaneQueues {
         lane.checked_sub(1).and_then(|other| self.others.get(other)).unwrap_or(&self.first)
     }
 
-    /// See [`WriteQueue::place`]. The permit is for any of the queues.
+    /// See [`WriteQueue::queue_permit`]. The permit is for any of the queues.
     pub(crate) async fn queue_permit(&self) -> Result<QueuePermit, Error> {
         self.first.queue_permit().await
     }
