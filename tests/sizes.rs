@@ -61,38 +61,31 @@ async fn long_embeddings_reach_their_provider() {
     assert!(answer.message().contains("seen"), "{}", answer.text);
 }
 
+/// Asserts that this request is too large for this limit of a plugin, and that the error names the limit.
+async fn assert_too_large(plugin: &str, key: &str, value: u32, request: &Value) {
+    let upstream = Upstream::start().await;
+    let limit = format!("[plugins.{plugin}]\n{key} = {value}\n");
+    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + &limit)).start();
+    let answer = Client::new(&host).post("/responses", request).await;
+    assert_eq!(answer.status, 413, "{}", answer.text);
+    assert!(answer.message().contains(&format!("plugins.{plugin}.{key}")), "{}", answer.text);
+    assert!(upstream.asked().is_empty());
+}
+
 #[tokio::test]
 async fn a_plugin_with_too_little_memory_is_named_with_its_limit() {
-    let upstream = Upstream::start().await;
-    let memory = "[plugins.provider-openai-chat]\nmemory_mib = 8\n";
-    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + memory)).start();
     let request = json!({"model": MODEL, "input": "x".repeat(16 * MIB)});
-    let answer = Client::new(&host).post("/responses", &request).await;
-    assert_eq!(answer.status, 413, "{}", answer.text);
-    assert!(answer.message().contains("plugins.provider-openai-chat.memory_mib"), "{}", answer.text);
-    assert!(upstream.asked().is_empty());
+    assert_too_large("provider-openai-chat", "memory_mib", 8, &request).await;
 }
 
 #[tokio::test]
 async fn a_plugin_with_too_little_time_is_named_with_its_limit() {
-    let upstream = Upstream::start().await;
-    let deadline = "[plugins.provider-openai-chat]\ndeadline_ms = 10\n";
-    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + deadline)).start();
     let request = json!({"model": MODEL, "input": "x\n".repeat(2 * MIB)});
-    let answer = Client::new(&host).post("/responses", &request).await;
-    assert_eq!(answer.status, 413, "{}", answer.text);
-    assert!(answer.message().contains("plugins.provider-openai-chat.deadline_ms"), "{}", answer.text);
-    assert!(upstream.asked().is_empty());
+    assert_too_large("provider-openai-chat", "deadline_ms", 10, &request).await;
 }
 
 #[tokio::test]
 async fn a_hook_with_too_little_memory_is_named_with_its_limit() {
-    let upstream = Upstream::start().await;
-    let memory = "[plugins.hook-file-parser]\nmemory_mib = 4\n";
-    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + memory)).start();
     let request = json!({"model": MODEL, "input": "x".repeat(5 * MIB), "plugins": [{"id": "file-parser"}]});
-    let answer = Client::new(&host).post("/responses", &request).await;
-    assert_eq!(answer.status, 413, "{}", answer.text);
-    assert!(answer.message().contains("plugins.hook-file-parser.memory_mib"), "{}", answer.text);
-    assert!(upstream.asked().is_empty());
+    assert_too_large("hook-file-parser", "memory_mib", 4, &request).await;
 }

@@ -137,10 +137,10 @@ impl Admission {
             _ => is_fair(places, own, all)
                 .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
         };
-        let place = self.running.enter_within(key, most, may_enter, full).await?;
+        let permit = self.running.enter_within(key, most, may_enter, full).await?;
         if *rates == RateLimits::UNLIMITED {
             return Ok(Admitted {
-                allowance: Allowance::new(place, &self.answers, &self.tokens, None, None),
+                allowance: Allowance::new(permit, &self.answers, &self.tokens, None, None),
                 shown: None,
             });
         }
@@ -159,7 +159,7 @@ impl Admission {
         if let Some(refused) = tightest.refused {
             return Err(refused);
         }
-        let allowance = Allowance::new(place, &self.answers, &self.tokens, of_key, of_workspace);
+        let allowance = Allowance::new(permit, &self.answers, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 

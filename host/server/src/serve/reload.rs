@@ -63,7 +63,9 @@ impl FixedSettings {
         let vault = &mut config.vault;
         let now = std::iter::once(&mut vault.root_key).chain(&mut vault.root_key_previous);
         for source in now {
-            if let Some(kept) = self.root_keys.iter().flatten().find(|kept| names_same(kept, source)) {
+            if let Some(kept) =
+                self.root_keys.iter().flatten().find(|kept| kept.to_string() == source.to_string())
+            {
                 *source = kept.clone();
             }
         }
@@ -76,8 +78,9 @@ impl FixedSettings {
 
     /// Warns of changed keys that take effect only after a restart.
     fn warn_of_restart(&self, now: &Config) {
-        let Self { server, limits, drain, unready, root_keys: [root_key, previous], database, at: _ } = self;
-        let [root_key_now, previous_now] = root_keys(&now.vault);
+        let Self { server, limits, drain, unready, root_keys: sources, database, at: _ } = self;
+        let [root_key, previous] = names(sources);
+        let [root_key_now, previous_now] = names(&root_keys(&now.vault));
         for (key, differs) in [
             ("server.listen", server.listen != now.server.listen),
             ("server.admin", server.admin != now.server.admin),
@@ -86,8 +89,8 @@ impl FixedSettings {
             ("limits.streams", limits.streams != now.limits.streams),
             ("timeouts.drain_ms", *drain != now.timeouts.drain),
             ("timeouts.unready_ms", *unready != now.timeouts.unready),
-            ("vault.root_key", !is_same_source(root_key.as_ref(), root_key_now.as_ref())),
-            ("vault.root_key_previous", !is_same_source(previous.as_ref(), previous_now.as_ref())),
+            ("vault.root_key", root_key != root_key_now),
+            ("vault.root_key_previous", previous != previous_now),
             ("store.url, password, roots, backup_url, ledger or cache_mib", *database != now.store.database),
         ] {
             if differs {
@@ -101,16 +104,9 @@ fn root_keys(vault: &VaultConfig) -> [Option<RootKeySource>; 2] {
     [Some(vault.root_key.clone()), vault.root_key_previous.clone()]
 }
 
-/// Whether both name the same file, variable or descriptor.
-fn names_same(one: &RootKeySource, other: &RootKeySource) -> bool {
-    one.to_string() == other.to_string()
-}
-
-fn is_same_source(one: Option<&RootKeySource>, other: Option<&RootKeySource>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => names_same(one, other),
-        (one, other) => one.is_none() && other.is_none(),
-    }
+/// The files, variables or descriptors that the sources name.
+fn names(sources: &[Option<RootKeySource>; 2]) -> [Option<String>; 2] {
+    sources.each_ref().map(|source| source.as_ref().map(ToString::to_string))
 }
 
 /// The signals that the host handles.
