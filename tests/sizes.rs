@@ -80,7 +80,7 @@ async fn a_plugin_with_too_little_memory_is_named_with_its_limit() {
 
 #[tokio::test]
 async fn a_plugin_with_too_little_time_is_named_with_its_limit() {
-    let request = json!({"model": MODEL, "input": "x\n".repeat(2 * MIB)});
+    let request = json!({"model": MODEL, "input": "x\n".repeat(6 * MIB)});
     assert_too_large("provider-openai-chat", "deadline_ms", 10, &request).await;
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The calls that an instance has in all, in budgets of one call.
 const BUDGETS: u64 = 100;
 
-/// A provider whose `feed` counts down from a million, about a millisecond, and gives no event.
+/// A provider whose `feed` counts down from 300,000, less than a millisecond, and gives no event.
 fn dawdler() -> Vec<u8> {
     // `ok(upstream)` with the path `p`, no headers, the body `{}`, and a stream as the answer.
     let prepared = [0, 0, 0, 3072, 1, 0, 0, 3080, 2, 1_u32];
@@ -32,7 +32,7 @@ fn dawdler() -> Vec<u8> {
         .with_body("[constructor]decoder", "(call $new (i32.const 8))")
         .with_body(
             "decoder.feed",
-            "(local $left i32) (local.set $left (i32.const 1000000)) \
+            "(local $left i32) (local.set $left (i32.const 300000)) \
              (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))) i32.const 4096",
         )
         .build()

@@ -82,17 +82,6 @@ async fn second_signal_ends_streams_with_an_event_and_other_requests_with_503() 
     assert!(!host.log().contains("connections were cut"), "{}", host.log());
 }
 
-/// `unready_ms` is part of `drain_ms`.
-#[tokio::test]
-async fn drain_time_starts_at_the_signal() {
-    let upstream = Upstream::start().await;
-    let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 100\n";
-    let mut host = Setup::new().config(&(chat_model(&upstream.base, "m") + timeouts)).start();
-    let (_feed, _response, _text) = running_stream(&host, &upstream).await;
-    host.signal("TERM");
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-}
-
 #[tokio::test]
 async fn running_stream_ends_with_a_last_event_after_the_drain_time() {
     let upstream = Upstream::start().await;

@@ -7,8 +7,8 @@ use cofferdam_runtime::wire::ResponseHead;
 use cofferdam_runtime::{CallError, CallErrorKind, OperatorGrant, Plugin, Runtime, Services, TrapKind};
 
 use crate::kit::{
-    HOOK, PROVIDER, ROUTER, TOOL, candidates, context, everything, fixture, frame, head, hook, plugin,
-    provider, router, runtime, summary, target, tool,
+    HOOK, PROVIDER, ROUTER, TOOL, candidates, context, everything, frame, head, hook, plugin, provider,
+    router, runtime, summary, target, tool,
 };
 use crate::rogue::{LOOP, Rogue};
 
@@ -22,13 +22,6 @@ async fn unharmed(runtime: &Runtime) {
     route(&router(runtime), "").await.unwrap();
 }
 
-/// A router with a long deadline, so that its calls fail for other reasons than time on a busy
-/// machine too.
-fn patient_router(runtime: &Runtime) -> Arc<Plugin> {
-    let manifest = format!("{ROUTER}[limits]\ndeadline_ms = 300\n");
-    plugin(runtime, "router", &manifest, fixture("router"), OperatorGrant::default())
-}
-
 async fn rogue(runtime: &Runtime, component: &Rogue) -> Result<(), CallError> {
     let rogue = plugin(runtime, "router", ROUTER, component.build(), OperatorGrant::default());
     route(&rogue, "").await
@@ -37,7 +30,7 @@ async fn rogue(runtime: &Runtime, component: &Rogue) -> Result<(), CallError> {
 #[tokio::test]
 async fn misbehaving_routers_end_with_typed_errors() {
     let runtime = runtime();
-    let router = patient_router(&runtime);
+    let router = router(&runtime);
     let cases = [
         ("loop", CallErrorKind::OutOfTime),
         ("copy", CallErrorKind::OutOfTime),
@@ -83,7 +76,7 @@ async fn a_flood_of_log_lines_ends_the_call() {
 #[tokio::test]
 async fn logs_are_cut_to_the_quota_and_counted() {
     let runtime = runtime();
-    let router = patient_router(&runtime);
+    let router = router(&runtime);
     route(&router, "stdout flood").await.unwrap();
     let values = router.counters().values();
     assert_eq!(values.log_lines, 64);
@@ -104,15 +97,11 @@ async fn wasi_gives_no_access() {
 #[tokio::test]
 async fn loops_in_every_export_are_ended() {
     let runtime = runtime();
-    let short = |manifest: &str| {
-        // Tables are at the end of a manifest, so another table can be appended.
-        format!("{manifest}[limits]\ndeadline_ms = 5\n")
-    };
     let load = |name, manifest: &str, world| {
         let component = Rogue::of(world).doing(LOOP).build();
         let grant =
             if name == "router" || name == "provider" { OperatorGrant::default() } else { everything() };
-        plugin(&runtime, name, &short(manifest), component, grant)
+        plugin(&runtime, name, manifest, component, OperatorGrant { deadline_ms: Some(5), ..grant })
     };
     let mut errors = Vec::new();
     let router = load("router", ROUTER, "model-router");

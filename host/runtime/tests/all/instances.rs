@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use cofferdam_runtime::{CallErrorKind, Services};
 
 use crate::kit::{
-    Never, Panics, candidates, context, frame, head, hook, provider, router, runtime, summary, target,
+    Never, Panics, candidates, context, frame, head, hook, provider, router, router_with_deadline, runtime,
+    summary, target,
 };
 
 #[tokio::test]
@@ -89,7 +90,7 @@ async fn dropping_a_router_call_drops_its_instance() {
 #[tokio::test]
 async fn slots_are_released_after_every_outcome() {
     let runtime = runtime();
-    let router = router(&runtime);
+    let router = router_with_deadline(&runtime, 20);
     for deed in ["", "trap", "loop", "fail", "twice"].into_iter().cycle().take(100) {
         drop(router.route(&context(), &summary(deed), &candidates(1), 0).await);
     }

@@ -14,9 +14,13 @@ use cofferdam_runtime::{
     CallContext, Grant, LoadError, OperatorGrant, Plugin, PluginSource, Plugins, Runtime, RuntimeConfig,
 };
 
-pub(crate) const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1\"\n";
-pub(crate) const PROVIDER: &str = "name = \"provider\"\nkind = \"provider\"\nversion = \"1\"\n";
-pub(crate) const HOOK: &str = "name = \"hook\"\nkind = \"hook\"\nversion = \"1\"\n\
+// The deadlines are much longer than a call takes on a slow machine, so that a call ends for the reason that a test
+// is about.
+pub(crate) const ROUTER: &str =
+    "name = \"router\"\nkind = \"router\"\nversion = \"1\"\nlimits.deadline_ms = 500\n";
+pub(crate) const PROVIDER: &str =
+    "name = \"provider\"\nkind = \"provider\"\nversion = \"1\"\nlimits.deadline_ms = 500\n";
+pub(crate) const HOOK: &str = "name = \"hook\"\nkind = \"hook\"\nversion = \"1\"\nlimits.deadline_ms = 500\n\
     imports = [\"http\", \"model\", \"tool-call\"]\nhosts = [\"api.test\"]\n\
     [hook]\nid = \"test\"\nphases = [\"on-request\", \"on-response\"]\n";
 pub(crate) const TOOL: &str = "name = \"tool\"\nkind = \"tool\"\nversion = \"1\"\n\
@@ -91,6 +95,12 @@ pub(crate) fn plugin(
 
 pub(crate) fn router(runtime: &Runtime) -> Arc<Plugin> {
     plugin(runtime, "router", ROUTER, fixture("router"), OperatorGrant::default())
+}
+
+/// A router whose calls may take this much processor time, in milliseconds.
+pub(crate) fn router_with_deadline(runtime: &Runtime, deadline_ms: u32) -> Arc<Plugin> {
+    let grant = OperatorGrant { deadline_ms: Some(deadline_ms), ..OperatorGrant::default() };
+    plugin(runtime, "router", ROUTER, fixture("router"), grant)
 }
 
 pub(crate) fn provider(runtime: &Runtime) -> Arc<Plugin> {

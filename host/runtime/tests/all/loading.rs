@@ -36,7 +36,7 @@ fn unreadable_folders_name_the_file() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("router.toml"), format!("{ROUTER}colour = 3\n")).unwrap();
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
-    assert!(message.contains("router.toml: line 4: unknown field `colour`"), "{message}");
+    assert!(message.contains("router.toml: line 5: unknown field `colour`"), "{message}");
     fs::write(folder.path().join("router.toml"), ROUTER).unwrap();
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("router.wasm: "), "{message}");

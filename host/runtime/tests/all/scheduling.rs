@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_runtime::{CallErrorKind, OperatorGrant, Plugin, Runtime, tune};
+use cofferdam_runtime::{CallErrorKind, Plugin, Runtime, tune};
 use tokio::task::JoinHandle;
 
-use crate::kit::{ROUTER, candidates, context, fixture, plugin, router, runtime, summary};
+use crate::kit::{candidates, context, router, router_with_deadline, runtime, summary};
 
 const TIMER: Duration = Duration::from_millis(2);
 const ROUNDS: usize = 100;
@@ -19,8 +19,7 @@ fn scheduler() -> tokio::runtime::Runtime {
 }
 
 fn spinner(runtime: &Runtime) -> Arc<Plugin> {
-    let manifest = format!("{ROUTER}[limits]\ndeadline_ms = 60000\n");
-    plugin(runtime, "router", &manifest, fixture("router"), OperatorGrant::default())
+    router_with_deadline(runtime, 60_000)
 }
 
 /// Delays of a 2 ms timer beyond its time, sorted.
@@ -105,7 +104,7 @@ fn budgets_hold_for_each_of_many_spinning_guests() {
     let scheduler = scheduler();
     scheduler.block_on(async {
         let runtime = runtime();
-        let router = router(&runtime);
+        let router = router_with_deadline(&runtime, 20);
         let calls: Vec<_> = (0..32)
             .map(|_| {
                 let router = Arc::clone(&router);
@@ -130,8 +129,8 @@ fn a_guest_that_sleeps_is_ended_by_the_wall_clock() {
     let scheduler = scheduler();
     scheduler.block_on(async {
         let runtime = runtime();
-        let error =
-            router(&runtime).route(&context(), &summary("sleep"), &candidates(1), 0).await.unwrap_err();
+        let router = router_with_deadline(&runtime, 20);
+        let error = router.route(&context(), &summary("sleep"), &candidates(1), 0).await.unwrap_err();
         assert_eq!(error.kind, CallErrorKind::OutOfTime);
     });
 }

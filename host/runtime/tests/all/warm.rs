@@ -129,7 +129,7 @@ async fn a_guest_that_traps_during_an_attempt_is_not_kept() {
 async fn a_trapping_destructor_only_ends_the_instance() {
     let runtime = runtime();
     for deed in [TRAP, LOOP] {
-        let manifest = format!("{PROVIDER}[limits]\ndeadline_ms = 5\n");
+        let grant = OperatorGrant { deadline_ms: Some(100), ..OperatorGrant::default() };
         let rogue = Rogue::of("generation-provider")
             .importing(
                 "(import \"[export]cofferdam:plugin/generation@0.1.0\" \"[resource-new]decoder\" \
@@ -139,7 +139,7 @@ async fn a_trapping_destructor_only_ends_the_instance() {
             .plus(&format!(
                 "(func (export \"cofferdam:plugin/generation@0.1.0#[dtor]decoder\") (param i32) {deed})"
             ));
-        let rogue = plugin(&runtime, "provider", &manifest, rogue.build(), OperatorGrant::default());
+        let rogue = plugin(&runtime, "provider", PROVIDER, rogue.build(), grant);
         let mut attempt = rogue.open_provider(&owned("key")).await.unwrap();
         attempt.open_decoder(&head()).await.unwrap();
         attempt.close().await;
