@@ -188,6 +188,11 @@ impl InstanceAccount {
         self.total_spent_ns.store(0, Ordering::Relaxed);
     }
 
+    /// The most time that the call that just ended could take, in nanoseconds.
+    pub(crate) fn limit_ns(&self) -> u64 {
+        self.call_limit_ns.load(Ordering::Relaxed)
+    }
+
     /// Time charged to the call that just ended, in nanoseconds.
     pub(crate) fn spent_ns(&self) -> u64 {
         self.call_spent_ns.load(Ordering::Relaxed)

@@ -139,7 +139,7 @@ impl Instance {
         }
         let started = account.drive(budget, pin!(compiled.pre.instantiate_async(&mut store))).await;
         if let Some(meter) = &plugin.host.meter {
-            meter.note("start", &store, account.spent_ns());
+            meter.note("start", &store, &account);
         }
         #[cfg(debug_assertions)]
         search_guests(plugin, "its start");
@@ -185,7 +185,7 @@ impl Instance {
         let outcome = account.drive(budget, pin!(call(&mut self))).await;
         self.live.store.data().log.end();
         if let Some(meter) = &self.plugin.host.meter {
-            meter.note(function, &self.live.store, account.spent_ns());
+            meter.note(function, &self.live.store, &account);
         }
         #[cfg(debug_assertions)]
         search_guests(&self.plugin, function);

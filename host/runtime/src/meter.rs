@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wasmtime::Store;
 
+use crate::account::InstanceAccount;
 use crate::guest::GuestState;
 
 /// Fuel that a call begins with. Its time ends it long before its fuel does.
@@ -24,6 +25,8 @@ pub struct MeteredCall {
     pub memory_bytes: usize,
     /// Processor time.
     pub busy: Duration,
+    /// The processor time that the call may take. It is longer for a long input.
+    pub busy_max: Duration,
 }
 
 /// The calls since the last look, and the fuel that each call begins with.
@@ -52,13 +55,19 @@ impl Meter {
     }
 
     /// Records a call that has ended, in whatever way.
-    pub(crate) fn note(&self, function: &'static str, store: &Store<GuestState>, busy_ns: u64) {
+    pub(crate) fn note(&self, function: &'static str, store: &Store<GuestState>, account: &InstanceAccount) {
         let given = self.fuel.load(Ordering::Relaxed);
         let fuel = given.saturating_sub(store.get_fuel().unwrap_or(given));
         let memory_bytes = store.data().limiter.bytes();
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() < CALLS_MAX {
-            calls.push(MeteredCall { function, fuel, memory_bytes, busy: Duration::from_nanos(busy_ns) });
+            calls.push(MeteredCall {
+                function,
+                fuel,
+                memory_bytes,
+                busy: Duration::from_nanos(account.spent_ns()),
+                busy_max: Duration::from_nanos(account.limit_ns()),
+            });
         }
     }
 

@@ -177,6 +177,7 @@ impl ProviderInstance {
         let decoder = self.opened()?;
         let bytes: usize = frames.iter().map(|frame| frame.name.len() + frame.data.len()).sum();
         self.fed_bytes = self.fed_bytes.saturating_add(bytes);
+        self.allow_time(bytes);
         let feed = async |instance: &mut Instance| feed(instance, decoder, frames).await;
         self.note_call("decoder.feed", &(frames,));
         let answer = self.call("decoder.feed", self.output_bytes_left(), feed).await?;
@@ -210,6 +211,7 @@ impl ProviderInstance {
     ) -> Result<Result<Vec<Event>, Failure>, CallError> {
         self.require(self.plugin.exports_generation(), "generation")?;
         let (bytes, frames) = (body.data.len(), [body]);
+        self.allow_time(bytes);
         let decode = async |instance: &mut Instance| whole(instance, head, &frames).await;
         self.note_call("decode", &(head, &frames));
         let answer = self.call("decoder.feed", output_bytes_max(bytes), decode).await?;
@@ -327,6 +329,13 @@ impl ProviderInstance {
         let (live, answer) = live.run(function, output_bytes_max, call).await?;
         self.live = Some(live);
         Ok(answer)
+    }
+
+    /// Raises the limit of processor time of the next call for an input of `bytes` bytes, if it is a long one.
+    fn allow_time(&mut self, bytes: usize) {
+        if let Some(live) = &mut self.live {
+            live.allow_time(bytes);
+        }
     }
 
     fn require(&self, exported: bool, interface: &'static str) -> Result<(), CallError> {

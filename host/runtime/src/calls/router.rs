@@ -51,7 +51,8 @@ impl Plugin {
         if self.compiled().await?.functions.route.is_none() {
             return Err(self.missing("routing"));
         }
-        let instance = Instance::warm(self, context).await?;
+        let mut instance = Instance::warm(self, context).await?;
+        instance.allow_time(summary.preferences.len());
         let route = async |instance: &mut Instance| {
             let function: TypedFunc<Route<'_>, RouteAnswer> =
                 cached(instance, |exports| &mut exports.route, |functions| functions.route)?;
@@ -103,7 +104,7 @@ impl Plugin {
             return Err(self.missing("model-choice"));
         }
         let mut instance = Instance::warm(self, context).await?;
-        instance.allow_time(question.settings.len());
+        instance.allow_time(question.settings.len().saturating_add(question.summary.preferences.len()));
         let choose = async |instance: &mut Instance| {
             type Choose<'a> = (&'a str, &'a RequestSummary, &'a TextFacts, &'a [Model], &'a [u8], u64);
             type Answer = (Result<Choice, Failure>,);

@@ -368,7 +368,7 @@ pub const KEYS: &[ConfigKey] = &[
     optional(
         "plugins.NAME.deadline_ms",
         "ms",
-        "Processor time of a call, in place of its manifest's; without it long requests get more",
+        "Processor time of a call, in place of its manifest's; without it long requests and answers get more",
     ),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
     optional(

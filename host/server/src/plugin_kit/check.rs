@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
 use cofferdam_runtime::{ContractLine, Fit, Inspection, PluginKind, missing_grants};
@@ -222,21 +221,26 @@ fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> 
         line.more.extend(problem.notes.iter().cloned());
         line
     }));
+    let left_out = examination.problems.len().saturating_sub(BROKEN_MAX);
+    if left_out > 0 {
+        lines.push(Line::new("calls", format!("{left_out} more broke"), Verdict::Wrong));
+    }
     lines
 }
 
+/// What the calls of a function took at most.
 fn call_line(project: &Project, call: &ExaminedCall) -> Line {
     let manifest = &project.manifest;
     let text = format!(
         "{} {:.1} ms of {}, {} fuel, {} of {} MiB",
         call.function,
         call.busy_us as f64 / 1_000.0,
-        manifest.deadline().as_millis(),
+        call.busy_max_us / 1_000,
         short(call.fuel),
         size(call.memory_bytes),
         manifest.memory_mib()
     );
-    let is_in_time = Duration::from_micros(call.busy_us) < manifest.deadline();
+    let is_in_time = call.busy_us < call.busy_max_us;
     Line::new("calls", text, if is_in_time { Verdict::Ok } else { Verdict::Wrong })
 }
 

@@ -55,6 +55,8 @@ pub(super) struct ExaminedCall {
     pub(super) function: String,
     pub(super) calls: usize,
     pub(super) busy_us: u64,
+    /// The most that the call which took `busy_us` may take.
+    pub(super) busy_max_us: u64,
     pub(super) fuel: u64,
     pub(super) memory_bytes: usize,
 }
@@ -271,11 +273,14 @@ fn problem(trouble: Trouble, notes: Vec<String>) -> Problem {
 fn most(runtime: &Runtime) -> Vec<ExaminedCall> {
     let mut calls: Vec<ExaminedCall> = Vec::new();
     for call in runtime.take_calls() {
-        let busy_us = u64::try_from(call.busy.as_micros()).unwrap_or(u64::MAX);
+        let [busy_us, busy_max_us] =
+            [call.busy, call.busy_max].map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         match calls.iter_mut().find(|known| known.function == call.function) {
             Some(known) => {
                 known.calls += 1;
-                known.busy_us = known.busy_us.max(busy_us);
+                if busy_us > known.busy_us {
+                    (known.busy_us, known.busy_max_us) = (busy_us, busy_max_us);
+                }
                 known.fuel = known.fuel.max(call.fuel);
                 known.memory_bytes = known.memory_bytes.max(call.memory_bytes);
             }
@@ -283,6 +288,7 @@ fn most(runtime: &Runtime) -> Vec<ExaminedCall> {
                 function: call.function.to_owned(),
                 calls: 1,
                 busy_us,
+                busy_max_us,
                 fuel: call.fuel,
                 memory_bytes: call.memory_bytes,
             }),
