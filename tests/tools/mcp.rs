@@ -196,7 +196,7 @@ async fn errors_of_the_server_reach_model_and_client() {
             Reply::Stream { content_type: "text/event-stream", pieces: endless },
             "larger than this tool accepts",
         ),
-        (Reply::sse(&[json!({"jsonrpc": "2.0", "id": 99, "result": {}})]), "not one of the protocol"),
+        (Reply::sse(&[json!({"jsonrpc": "2.0", "id": 99, "result": {}})]), "ended before the answer"),
         (Reply::Cut { content_type: "application/json", pieces: vec!["{\"json".to_owned()] }, "broke"),
     ] {
         lists(&bench, json!([tool("x")]), false);

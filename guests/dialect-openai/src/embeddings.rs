@@ -8,7 +8,8 @@ use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
 use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{
-    Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, add_options, json,
+    Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, add_options, if_readable, json,
+    reported_error,
 };
 use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
@@ -20,7 +21,7 @@ use std::fmt;
 
 use crate::error::map_reported;
 use crate::failure::{malformed, unreadable_request};
-use crate::json::{dollars, if_readable, reported_error};
+use crate::json::dollars;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -56,16 +57,13 @@ struct Url<'a> {
     url: &'a str,
 }
 
-/// Translates a request. Also returns how many vectors the answer must have. `input_type` is not a field
-/// of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
+/// Translates a request. `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose
+/// `supports` lists it.
 ///
 /// # Errors
 ///
 /// When an input has parts that the endpoint does not state that it takes, or the request does not match the contract.
-pub fn prepare_embeddings(
-    request: &[u8],
-    target: &Target,
-) -> Result<(UpstreamRequest, usize), EmbeddingFailure> {
+pub fn prepare_embeddings(request: &[u8], target: &Target) -> Result<UpstreamRequest, EmbeddingFailure> {
     let request =
         EmbeddingRequest::parse(request).map_err(|_| EmbeddingFailure::Failed(unreadable_request()))?;
     let input: Vec<_> = request
@@ -94,7 +92,7 @@ pub fn prepare_embeddings(
     object.some("input_type", request.input_type.as_deref().filter(|_| typed));
     object.some("user", request.user.as_deref());
     object.end();
-    Ok((UpstreamRequest::new("embeddings", add_options(body, &target.options), false), input.len()))
+    Ok(UpstreamRequest::new("embeddings", add_options(body, &target.options), false))
 }
 
 fn translate<'a>(input: &'a EmbeddingInput<'_>, supports: &[String]) -> Option<Input<'a>> {
@@ -186,13 +184,13 @@ struct Usage<'a> {
     prompt_tokens_details: Option<&'a RawValue>,
 }
 
-/// Translates an answer to a request for `count` vectors. Without `count`, any number is accepted.
+/// Translates an answer. The host compares the number of its vectors with that of the inputs.
 ///
 /// # Errors
 ///
-/// When the answer reports an error, cannot be read, or does not hold exactly one vector for each
-/// input, all of the same length.
-pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
+/// When the answer reports an error, cannot be read, or does not hold vectors of the same length, one for each
+/// index.
+pub fn decode_embeddings(body: &[u8]) -> Result<Embeddings, Failure> {
     let reply: Reply<'_> = json::utf8(body).and_then(json::from_str).map_err(|_| malformed())?;
     if let Some(error) = reported_error(reply.error) {
         return Err(map_reported(error));
@@ -201,8 +199,7 @@ pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings
         return Err(map_reported(std::str::from_utf8(body).unwrap_or_default()));
     }
     let rows = reply.data.ok_or_else(malformed)?;
-    let count = count.unwrap_or(rows.len());
-    let vectors = in_order(rows, count).ok_or_else(malformed)?;
+    let vectors = in_order(rows).ok_or_else(malformed)?;
     let usage = reply.usage.unwrap_or_default();
     let prompt_tokens = usage.prompt_tokens.0.or(usage.total_tokens.0).unwrap_or_default();
     Ok(Embeddings {
@@ -229,14 +226,11 @@ fn details(reported: &RawValue, most: u64) -> Option<Vec<u8>> {
     if is_told { serde_json::to_vec(&kinds).ok() } else { None }
 }
 
-/// Sorts the vectors by their index. There must be exactly one for each input, all of the same
+/// Sorts the vectors by their index. There must be exactly one for each index, all of the same
 /// length. A row without an index keeps its position.
-fn in_order(rows: Vec<Row<'_>>, count: usize) -> Option<Vec<Vec<u8>>> {
-    if rows.len() != count {
-        return None;
-    }
+fn in_order(rows: Vec<Row<'_>>) -> Option<Vec<Vec<u8>>> {
     let length = rows.first()?.embedding.0.len();
-    let mut slots: Vec<Option<Vec<u8>>> = vec![None; count];
+    let mut slots: Vec<Option<Vec<u8>>> = vec![None; rows.len()];
     for (position, row) in rows.into_iter().enumerate() {
         let slot = slots.get_mut(row.place(position)?)?;
         if slot.is_some() || row.embedding.0.len() != length || length == 0 {

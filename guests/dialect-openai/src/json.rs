@@ -148,24 +148,6 @@ pub fn log_probabilities(json: Option<&RawValue>) -> Vec<u8> {
     json.filter(listed).map(on_one_line).unwrap_or_default()
 }
 
-/// For `deserialize_with`: the value of a field that one may do without; nothing if it cannot be read.
-///
-/// # Errors
-///
-/// When the text is not JSON.
-pub fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    let value = Option::<&'de RawValue>::deserialize(deserializer)?;
-    Ok(value.and_then(|value| json::from_str(value.get()).ok()))
-}
-
-/// The error that an answer reports in a field, if it is one. Some servers send an empty one with every answer.
-#[must_use]
-pub fn reported_error(error: Option<&RawValue>) -> Option<&str> {
-    error.map(RawValue::get).filter(|error| !matches!(*error, "\"\"" | "false" | "{}"))
-}
-
 /// A price as servers report it, in dollars; `None` when it is not a valid amount.
 #[must_use]
 pub fn dollars(value: Option<&RawValue>) -> Option<f64> {

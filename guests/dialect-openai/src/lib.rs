@@ -14,7 +14,7 @@ mod transcript;
 
 pub use embeddings::{decode_embeddings, prepare_embeddings};
 pub use error::{map_error, map_reported};
-pub use json::{Fields, dollars, if_readable, log_probabilities, on_one_line, picked, reported_error};
+pub use json::{Fields, dollars, log_probabilities, on_one_line, picked};
 #[cfg(feature = "transcript")]
 pub use render::render;
 pub use tier::{requested_tier, served_tier};

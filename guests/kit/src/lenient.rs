@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Text that is borrowed from the JSON when it has no escapes.
 pub type Text<'a> = Cow<'a, str>;
@@ -203,6 +204,24 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for TextOrList<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Lenient(TextOrListReader(PhantomData)))
     }
+}
+
+/// For `deserialize_with`: the value of a field that one may do without; nothing if it cannot be read.
+///
+/// # Errors
+///
+/// When the text is not JSON.
+pub fn if_readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Option::<&'de RawValue>::deserialize(deserializer)?;
+    Ok(value.and_then(|value| crate::json::from_str(value.get()).ok()))
+}
+
+/// The error that an answer reports in a field, if it is one. Some servers send an empty one with every answer.
+#[must_use]
+pub fn reported_error(error: Option<&RawValue>) -> Option<&str> {
+    error.map(RawValue::get).filter(|error| !matches!(*error, "\"\"" | "false" | "{}"))
 }
 
 struct CountReader;

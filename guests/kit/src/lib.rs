@@ -33,7 +33,7 @@ pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_byte
 pub use fields::Fields;
 pub use hash::fnv_1a;
 pub use item::{Item, Message, Reasoning, Role};
-pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList};
+pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList, if_readable, reported_error};
 pub use options::add_options;
 pub use part::{Content, Marks, Part};
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};

@@ -1,6 +1,7 @@
 //! Token counts of an answer. Anthropic does not include cached input in `input_tokens`; the
 //! contract does.
 
+use cofferdam_guest_kit::Count;
 use cofferdam_guest_kit::bindings::types;
 
 use crate::wire;
@@ -20,22 +21,23 @@ pub struct Counts {
 impl Counts {
     /// Takes over the values in `report` and keeps the others.
     pub fn update(&mut self, report: &wire::Usage<'_>) {
-        let set = |count: &mut u64, value: Option<u64>| *count = value.unwrap_or(*count);
+        let set = |count: &mut u64, value: Count| *count = value.0.unwrap_or(*count);
         set(&mut self.input, report.input_tokens);
         set(&mut self.cache_read, report.cache_read_input_tokens);
         set(&mut self.cache_write, report.cache_creation_input_tokens);
         set(&mut self.output, report.output_tokens);
         if let Some(details) = &report.output_tokens_details {
-            set(&mut self.reasoning, details.thinking_tokens.or(details.reasoning_tokens));
+            set(&mut self.reasoning, Count(details.thinking_tokens.0.or(details.reasoning_tokens.0)));
         }
         if let Some(requests) = &report.server_tool_use {
-            let searches = requests.web_search_requests.unwrap_or(0);
-            self.searches = searches.saturating_add(requests.web_fetch_requests.unwrap_or(0));
+            let number = |count: Count| u32::try_from(count.0.unwrap_or(0)).unwrap_or(u32::MAX);
+            let (searches, fetches) = (requests.web_search_requests, requests.web_fetch_requests);
+            self.searches = number(searches).saturating_add(number(fetches));
         }
-        if let Some(tier) = report.service_tier.as_ref().and_then(|tier| service_tier(&tier.0)) {
+        if let Some(tier) = service_tier(report.service_tier.as_str()) {
             self.service_tier = Some(tier);
         }
-        if report.speed.as_ref().is_some_and(|speed| speed.0 == "fast") {
+        if report.speed.as_str() == "fast" {
             self.service_tier = Some("ultrafast");
         }
     }

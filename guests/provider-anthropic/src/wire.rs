@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::{Count, MaybeText, if_readable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -29,7 +30,9 @@ pub struct StreamEvent<'a> {
     pub delta: Option<Delta<'a>>,
     pub content_block: Option<Block<'a>>,
     pub message: Option<Message<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
     pub usage: Option<Usage<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
     pub error: Option<ErrorBody<'a>>,
 }
 
@@ -60,7 +63,9 @@ pub struct Message<'a> {
     pub content: Option<Vec<Block<'a>>>,
     pub stop_reason: Option<Text<'a>>,
     pub stop_details: Option<StopDetails<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
     pub usage: Option<Usage<'a>>,
+    #[serde(default, deserialize_with = "if_readable")]
     pub error: Option<ErrorBody<'a>>,
 }
 
@@ -103,32 +108,36 @@ pub struct StopDetails<'a> {
 
 /// Token counts. In a stream, each report has the totals so far, and only those that changed.
 #[derive(Debug, Default, Deserialize)]
-#[serde(bound(deserialize = "'de: 'a"))]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub struct Usage<'a> {
-    pub input_tokens: Option<u64>,
-    pub cache_creation_input_tokens: Option<u64>,
-    pub cache_read_input_tokens: Option<u64>,
-    pub output_tokens: Option<u64>,
+    pub input_tokens: Count,
+    pub cache_creation_input_tokens: Count,
+    pub cache_read_input_tokens: Count,
+    pub output_tokens: Count,
+    #[serde(deserialize_with = "if_readable")]
     pub output_tokens_details: Option<OutputDetails>,
+    #[serde(deserialize_with = "if_readable")]
     pub server_tool_use: Option<ServerToolUse>,
     /// `standard`, `priority` or `batch`.
-    pub service_tier: Option<Text<'a>>,
+    pub service_tier: MaybeText<'a>,
     /// `fast` or `standard`.
-    pub speed: Option<Text<'a>>,
+    pub speed: MaybeText<'a>,
 }
 
 /// How the output tokens divide up.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct OutputDetails {
-    pub thinking_tokens: Option<u64>,
-    pub reasoning_tokens: Option<u64>,
+    pub thinking_tokens: Count,
+    pub reasoning_tokens: Count,
 }
 
 /// The requests that provider tools made.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct ServerToolUse {
-    pub web_search_requests: Option<u32>,
-    pub web_fetch_requests: Option<u32>,
+    pub web_search_requests: Count,
+    pub web_fetch_requests: Count,
 }
 
 /// The `error` of an error answer or event.

@@ -4,12 +4,10 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use cofferdam_dialect_openai::{
-    Fields, failure, log_probabilities, map_reported, on_one_line, reported_error, served_tier,
-};
+use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
-use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer, json};
+use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer, json, reported_error};
 use cofferdam_protocol::ObjectWriter;
 use serde_json::value::RawValue;
 
@@ -268,14 +266,17 @@ fn finish_reason(reason: &str, has_calls: bool) -> Result<FinishReason, ErrorKin
     Ok(match &*reason.to_ascii_lowercase() {
         "stop" | "eos" | "end_turn" | "stop_sequence" if !has_calls => FinishReason::Stop,
         // Several servers send `stop` although the model made calls.
-        "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "function_call" => {
+        "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "tool_use" | "function_call" => {
             FinishReason::ToolCalls
         }
-        "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
-            FinishReason::Length
-        }
+        "length"
+        | "max_tokens"
+        | "max_output_tokens"
+        | "model_length"
+        | "model_context_window_exceeded"
+        | "pause_turn" => FinishReason::Length,
         "content_filter" | "content-filter" | "sensitive" | "safety" | "recitation" | "blocklist"
-        | "prohibited_content" | "spii" => FinishReason::ContentFilter,
+        | "prohibited_content" | "spii" | "refusal" => FinishReason::ContentFilter,
         "insufficient_system_resource" => return Err(ErrorKind::ProviderOverloaded),
         "error" | "abort" | "network_error" | "timeout" | "malformed_function_call" => {
             return Err(ErrorKind::ProviderUnavailable);

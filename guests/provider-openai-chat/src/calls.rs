@@ -90,22 +90,20 @@ impl Calls {
     }
 
     /// The call that a piece continues. Some servers give every call the index 0 and distinguish
-    /// calls by id; others send no index at all.
+    /// calls by id; others send no index at all, or one id for all calls.
     fn find(&self, part: &CallPart<'_>) -> Option<usize> {
         let id = part.id.as_str();
         let named = part.function.as_ref().or(part.custom.as_ref());
         let name = named.map_or("", |named| named.name.as_str());
-        if part.index.0.is_none() && !id.is_empty() {
-            return self.calls.iter().rposition(|call| call.id == id);
-        }
         let at = match part.index.0 {
             Some(_) => self.calls.iter().rposition(|call| call.index == part.index.0)?,
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id)?,
             None => self.calls.len().checked_sub(1)?,
         };
         let call = self.calls.get(at)?;
-        let another_id = !id.is_empty() && call.id != id;
-        let nameless_index = part.index.0.is_none() && id.is_empty();
-        let is_new = call.announced && !name.is_empty() && (another_id || nameless_index);
+        let has_neither = part.index.0.is_none() && id.is_empty();
+        let differs = name != call.name || (!id.is_empty() && id != call.id);
+        let is_new = call.announced && !name.is_empty() && (differs || has_neither);
         (!is_new).then_some(at)
     }
 

@@ -47,14 +47,14 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let (upstream, _) = prepare_embeddings(&request, &target)?;
+        let upstream = prepare_embeddings(&request, &target)?;
         Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
     /// Decodes any number of vectors. The host checks the number after it has read the usage, which the
     /// provider charges for a wrong number, too.
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        decode_embeddings(&body, None)
+        decode_embeddings(&body)
     }
 }
 

@@ -149,7 +149,7 @@ fn the_words_of_other_providers_for_the_end_of_an_answer_are_known() {
         );
         render(&decode_body(body.as_bytes())).lines().last().unwrap_or_default().to_owned()
     };
-    let cut = ["length", "model_context_window_exceeded", "MAX_TOKENS", "max_output_tokens"];
+    let cut = ["length", "model_context_window_exceeded", "MAX_TOKENS", "max_output_tokens", "pause_turn"];
     let filtered = [
         "content_filter",
         "content-filter",
@@ -159,6 +159,7 @@ fn the_words_of_other_providers_for_the_end_of_an_answer_are_known() {
         "blocklist",
         "PROHIBITED_CONTENT",
         "spii",
+        "refusal",
     ];
     let broken = ["error", "abort", "network_error", "Timeout", "MALFORMED_FUNCTION_CALL"];
     for (reasons, expected) in [
@@ -166,6 +167,7 @@ fn the_words_of_other_providers_for_the_end_of_an_answer_are_known() {
         (&filtered, "finish ContentFilter"),
         (&broken, "error ProviderUnavailable"),
         (&["stop", "STOP"], "finish Stop"),
+        (&["tool_calls", "tool_use"], "finish ToolCalls"),
         (&["Tired"], r#"finish Other("Tired")"#),
     ] {
         for reason in reasons {
@@ -193,8 +195,14 @@ fn an_id_that_came_already_is_replaced() {
     let (first, second) = (call(r#""index":0,"#, "f"), call(r#""index":1,"#, "g"));
     let stream = format!("{}{}{}data: [DONE]\n\n", piece(&first), piece(&second), piece(&second));
     let rendered = render(&decode_stream(&[stream.as_bytes()]));
-    let expected = format!("{expected}arguments 1 \"{{}}\"\nend 0\nend 1\nfinish ToolCalls -\n");
-    assert_eq!(rendered, expected);
+    let repeated = format!("{expected}arguments 1 \"{{}}\"\nend 0\nend 1\nfinish ToolCalls -\n");
+    assert_eq!(rendered, repeated);
+    // Pieces without an index, or all with the index 0, are of another call where the name is another.
+    for index in ["", r#""index":0,"#] {
+        let stream = format!("{}{}data: [DONE]\n\n", piece(&call(index, "f")), piece(&call(index, "g")));
+        let rendered = render(&decode_stream(&[stream.as_bytes()]));
+        assert_eq!(rendered, format!("{expected}end 0\nend 1\nfinish ToolCalls -\n"));
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The answers of servers. One type reads both a chunk of a stream and a whole answer. Every field
 //! may be missing, null or of an unexpected type.
 
-use cofferdam_dialect_openai::{dollars, if_readable};
+use cofferdam_dialect_openai::dollars;
 use cofferdam_guest_kit::bindings::types::Usage;
-use cofferdam_guest_kit::{Count, JsonText, List, MaybeText, TextOrList};
+use cofferdam_guest_kit::{Count, JsonText, List, MaybeText, TextOrList, if_readable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

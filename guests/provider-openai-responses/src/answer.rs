@@ -9,7 +9,7 @@ use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported,
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer, json};
+use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer, json, reported_error};
 use cofferdam_protocol::{ItemRole, ObjectWriter, ToolClass, ToolKind, write_value};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -88,8 +88,8 @@ impl Answer {
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
             "error" => self.fail(data),
-            "" => match event.error {
-                Some(error) => self.fail(error.get()),
+            "" => match reported_error(event.error) {
+                Some(error) => self.fail(error),
                 None => return Ok(()),
             },
             other => self.on_rare(other, &event)?,
@@ -406,7 +406,7 @@ impl Answer {
             self.fail(body);
             return Ok(());
         }
-        let status = match (response.status.as_str(), response.error, &response.output) {
+        let status = match (response.status.as_str(), reported_error(response.error), &response.output) {
             ("", Some(_), _) => "failed",
             ("", None, Some(_)) => "completed",
             (status, ..) => status,

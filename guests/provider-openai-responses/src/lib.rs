@@ -44,14 +44,14 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let (upstream, _) = prepare_embeddings(&request, &target)?;
+        let upstream = prepare_embeddings(&request, &target)?;
         Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
     /// Decodes without the expected number of vectors: the manifest says `stateless`, so this may not
     /// be the instance that ran `prepare`. The host checks the number.
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        decode_embeddings(&body, None)
+        decode_embeddings(&body)
     }
 }
 

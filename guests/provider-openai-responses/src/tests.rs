@@ -136,6 +136,24 @@ fn invalid_json_ends_the_answer_with_an_error() {
     assert!(render(&decode_body(b"{\"error\":\"x\"}")).starts_with("error Server"));
 }
 
+#[test]
+fn what_an_answer_may_do_without_costs_no_answer() {
+    let output = r#"[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]}]"#;
+    for odd in
+        [r#""error":"""#, r#""error":{}"#, r#""error":false"#, r#""usage":7"#, r#""incomplete_details":"x""#]
+    {
+        for status in ["", r#""status":"completed","#] {
+            let rendered = render(&decode_body(format!(r#"{{{status}"output":{output},{odd}}}"#).as_bytes()));
+            assert!(rendered.contains("finish Stop") && !rendered.contains("error"), "{odd}: {rendered}");
+        }
+        let done = format!(
+            "data: {{\"error\":{{}}}}\n\ndata: {{\"type\":\"response.completed\",\"response\":{{\"output\":{output},{odd}}}}}\n\n"
+        );
+        let rendered = render(&decode_stream(&[done.as_bytes()]));
+        assert!(rendered.contains("finish Stop") && !rendered.contains("error"), "{odd}: {rendered}");
+    }
+}
+
 const KINDS: &[&str] = &[
     "response.output_text.delta",
     "response.output_text.done",

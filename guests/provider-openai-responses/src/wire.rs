@@ -1,9 +1,9 @@
 //! The answers of the upstream server, as far as this dialect reads them. Every field may be
 //! missing, null or of an unexpected type, because imitations of the API differ.
 
-use cofferdam_dialect_openai::{dollars, if_readable};
+use cofferdam_dialect_openai::dollars;
 use cofferdam_guest_kit::bindings::types::Usage;
-use cofferdam_guest_kit::{Count, List, MaybeText};
+use cofferdam_guest_kit::{Count, List, MaybeText, if_readable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::mem::take;
@@ -104,6 +104,7 @@ pub(crate) struct Response<'a> {
     #[serde(deserialize_with = "if_readable")]
     pub(crate) usage: Option<UsageBody<'a>>,
     pub(crate) error: Option<&'a RawValue>,
+    #[serde(deserialize_with = "if_readable")]
     pub(crate) incomplete_details: Option<Incomplete<'a>>,
     pub(crate) service_tier: MaybeText<'a>,
 }

@@ -101,8 +101,8 @@ pub(crate) enum Failed {
     TimedOut {
         id: u64,
     },
-    /// A part of the answer is missing.
-    CutOff(HttpError),
+    /// The answer, or a part of it, was lost on its way.
+    CutOff(Trouble),
     Trouble(Trouble),
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn request(
     let sent = network.send_until(&request, &mut |response| arrived.next(response, id, envelope));
     let response = sent.map_err(|error| match error {
         HttpError::Timeout => Failed::TimedOut { id },
-        HttpError::Broken | HttpError::TooLarge => Failed::CutOff(error),
+        HttpError::Broken | HttpError::TooLarge => Failed::CutOff(unsent(error)),
         error => unsent(error).into(),
     })?;
     if response.status == 404 && envelope.session.is_some() {
@@ -143,7 +143,7 @@ pub(crate) fn request(
     // A server may explain an HTTP error in JSON-RPC, so the body is read whatever the status is.
     match first(&response, |message| answers(&message, id).then_some(message)) {
         Some(message) => Ok(Answer { result: result(message)?, session }),
-        None => Err(no_answer(&response).into()),
+        None => Err(no_answer(&response)),
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn notify(
     // The body of a refusal may be its explanation.
     let next = &mut |response: &Response| if is_accepted(response) { Reading::Enough } else { Reading::More };
     let response = network.send_until(&request, next).map_err(unsent)?;
-    if is_accepted(&response) { Ok(()) } else { Err(no_answer(&response)) }
+    if is_accepted(&response) { Ok(()) } else { Err(unaccepted(&response)) }
 }
 
 /// Ends the session. The server may refuse this; nothing depends on it.
@@ -185,8 +185,8 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// Reads the complete events: whether the answer, or an error without an id, is among them, and what the
-    /// server's own requests among them are answered. A server may wait for these answers.
+    /// Reads the complete events. Tells whether the answer, or an error without an id, is among them, and makes
+    /// the answers to the server's own requests, which a server may wait for.
     fn next(&mut self, response: &Response, id: u64, envelope: Envelope<'_>) -> Reading {
         if !is_stream(response) {
             return Reading::More;
@@ -326,11 +326,29 @@ pub(crate) fn printable(words: &str) -> String {
     clip(line.trim(), WORDS_CHARS_MAX).text.to_owned()
 }
 
-/// The trouble with a response none of whose messages is the answer.
-fn no_answer(response: &Response) -> Trouble {
+/// How a request failed whose response has no answer among its messages.
+fn no_answer(response: &Response) -> Failed {
     if let Some(trouble) = first(response, |message| error_without_id(&message)) {
-        return trouble;
+        return trouble.into();
     }
+    match response.status {
+        200..=299 if is_stream(response) => {
+            let words = "The MCP server did not answer in full. Its stream ended before the answer.";
+            Failed::CutOff(Trouble::http(BAD_GATEWAY, words.to_owned()))
+        }
+        // A gateway has waited in vain for the answer of the server, or has lost it.
+        502 | 504 => Failed::CutOff(refusal(response)),
+        _ => refusal(response).into(),
+    }
+}
+
+/// The trouble with a notification that was not accepted.
+fn unaccepted(response: &Response) -> Trouble {
+    first(response, |message| error_without_id(&message)).unwrap_or_else(|| refusal(response))
+}
+
+/// The trouble with a response that has no message for the request, by its status.
+fn refusal(response: &Response) -> Trouble {
     let status = response.status;
     let words = match status {
         200..=299 => return Trouble::invalid("The MCP server's answer is not one of the protocol."),

@@ -187,9 +187,8 @@ impl Session {
 
 fn trouble(failed: Failed) -> Trouble {
     match failed {
-        Failed::Trouble(trouble) => trouble,
+        Failed::Trouble(trouble) | Failed::CutOff(trouble) => trouble,
         Failed::TimedOut { .. } => rpc::unsent(HttpError::Timeout),
-        Failed::CutOff(error) => rpc::unsent(error),
         Failed::SessionGone => Trouble::invalid("The MCP server ended the session."),
     }
 }

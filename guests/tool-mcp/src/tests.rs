@@ -314,8 +314,8 @@ fn misbehaving_servers_give_a_message() {
         ),
         (
             Server::default().says(200, &[("content-type", "text/event-stream")], ": ping\n\n"),
-            "not one of the protocol",
-            -32600,
+            "did not answer in full",
+            502,
         ),
         (Server::default().says(202, &[], ""), "not one of the protocol", -32600),
         (Server::default().says(307, &[("location", "https://x.test/")], ""), "redirects (HTTP 307)", 307),

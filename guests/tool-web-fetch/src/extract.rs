@@ -21,7 +21,7 @@ pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<P
             Ok(Page { title: document.title, text: document.text, cut: document.cut })
         }
         // JSON is UTF-8 (RFC 8259). A header that says otherwise counts only for bytes that are not.
-        Media::Json if std::str::from_utf8(&response.body).is_ok() => {
+        Media::Json if is_utf8_json(&response.body) => {
             Ok(plain(&decode(Some("application/json; charset=utf-8"), &response.body), chars_max))
         }
         Media::Json | Media::Text => Ok(plain(&decode(content_type, &response.body), chars_max)),
@@ -30,6 +30,12 @@ pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<P
             response.body.len()
         )),
     }
+}
+
+/// Whether bytes of JSON are UTF-8. The bytes of UTF-16 and of ISO-2022-JP can be valid UTF-8 too; they have zeros or
+/// escape characters, which JSON does not have.
+fn is_utf8_json(body: &[u8]) -> bool {
+    std::str::from_utf8(body).is_ok() && !body.iter().any(|byte| matches!(byte, 0 | 0x1b))
 }
 
 /// A text that stays as it is.

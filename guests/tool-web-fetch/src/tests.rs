@@ -114,6 +114,9 @@ fn json_and_xml_stay_as_they_are_and_pictures_are_refused() {
     }
     assert_eq!(content("application/json", b"\xef\xbb\xbf{}").unwrap(), "{}");
     assert_eq!(content("application/json; charset=iso-8859-1", b"[\"gr\xfcn\"]").unwrap(), "[\"grün\"]");
+    assert_eq!(content("application/json; charset=utf-16le", b"[\0\"\0a\0\"\0]\0").unwrap(), "[\"a\"]");
+    let japanese = b"[\"\x1b$B$\"\x1b(B\"]";
+    assert_eq!(content("application/json; charset=iso-2022-jp", japanese).unwrap(), "[\"あ\"]");
     match content("image/png", b"\x89PNG\0") {
         Err(ToolError::Failed(message)) => assert!(message.contains("5 bytes of image/png")),
         other => panic!("{other:?}"),

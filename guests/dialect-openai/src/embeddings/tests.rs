@@ -16,7 +16,7 @@ fn target(supports: &[&str], options: &[u8]) -> Target {
 
 fn sent(request: &str, supports: &[&str]) -> String {
     let target = target(supports, b"{}");
-    String::from_utf8(prepare_embeddings(request.as_bytes(), &target).unwrap().0.body).unwrap()
+    String::from_utf8(prepare_embeddings(request.as_bytes(), &target).unwrap().body).unwrap()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn vectors_that_may_be_too_long_as_decimal_numbers_are_asked_for_as_base64() {
 fn a_vector_stands_where_its_index_says() {
     let answer = |first: &str, second: &str| {
         let body = format!(r#"{{"data":[{{{first}"embedding":[1]}},{{{second}"embedding":[2]}}]}}"#);
-        decode_embeddings(body.as_bytes(), Some(2)).map(|answer| answer.vectors)
+        decode_embeddings(body.as_bytes()).map(|answer| answer.vectors)
     };
     let (one, two) = (1f32.to_le_bytes().to_vec(), 2f32.to_le_bytes().to_vec());
     for (first, second) in [
@@ -92,7 +92,7 @@ fn parts_that_the_endpoint_takes_are_written_as_the_client_wrote_them() {
 fn odd_figures_cost_no_vectors() {
     let usage = |usage: &str| {
         let body = format!(r#"{{"data":[{{"embedding":[1]}}],"usage":{usage}}}"#);
-        decode_embeddings(body.as_bytes(), Some(1)).unwrap()
+        decode_embeddings(body.as_bytes()).unwrap()
     };
     assert_eq!(usage(r#"{"prompt_tokens":3,"cost":"0.0002"}"#).cost_dollars, None);
     assert_eq!(usage(r#"{"prompt_tokens":3,"cost":-1}"#).cost_dollars, None);
@@ -112,11 +112,11 @@ fn odd_figures_cost_no_vectors() {
 fn what_an_answer_may_do_without_costs_no_vectors() {
     for odd in [r#""error":"""#, r#""error":{}"#, r#""error":false"#, r#""usage":"none""#, r#""usage":7"#] {
         let body = format!(r#"{{"data":[{{"embedding":[1]}}],{odd}}}"#);
-        let answer = decode_embeddings(body.as_bytes(), Some(1)).unwrap();
+        let answer = decode_embeddings(body.as_bytes()).unwrap();
         assert_eq!((answer.vectors.len(), answer.prompt_tokens), (1, 0), "{odd}");
     }
     let body = br#"{"data":[{"embedding":[1]}],"error":"no such model"}"#;
-    assert!(decode_embeddings(body, Some(1)).is_err());
+    assert!(decode_embeddings(body).is_err());
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn an_input_that_is_not_text_is_named() {
 fn numbers_and_base64_give_the_same_bytes_in_the_order_of_the_input() {
     let numbers = br#"{"object":"list","data":[{"index":1,"embedding":[0.5,-2]},{"index":0,"embedding":[1,1e-3]}],"model":"m","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
     let base64 = br#"{"data":[{"index":1,"embedding":"AAAAPwAAAMA="},{"index":0,"embedding":"AACAP28Sgzo"}],"usage":{"prompt_tokens":3,"total_tokens":4,"cost":0.5}}"#;
-    let from_numbers = decode_embeddings(numbers, Some(2)).unwrap();
-    let from_base64 = decode_embeddings(base64, Some(2)).unwrap();
+    let from_numbers = decode_embeddings(numbers).unwrap();
+    let from_base64 = decode_embeddings(base64).unwrap();
     assert_eq!(from_numbers.vectors, from_base64.vectors);
     assert_eq!(from_numbers.vectors[1], [0.5f32.to_le_bytes(), (-2f32).to_le_bytes()].concat());
     assert_eq!((from_numbers.prompt_tokens, from_numbers.total_tokens), (3, 3));
@@ -140,23 +140,21 @@ fn numbers_and_base64_give_the_same_bytes_in_the_order_of_the_input() {
 
 #[test]
 fn an_answer_that_does_not_fit_is_refused() {
-    let cases: &[(&str, usize)] = &[
-        ("", 1),
-        ("{}", 1),
-        (r#"{"data":[]}"#, 1),
-        (r#"{"data":[{"embedding":[1]}]}"#, 2),
-        (r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#, 2),
-        (r#"{"data":[{"index":2,"embedding":[1]}]}"#, 1),
-        (r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#, 2),
-        (r#"{"data":[{"embedding":[]}]}"#, 1),
-        (r#"{"data":[{"embedding":[null]}]}"#, 1),
-        (r#"{"data":[{"embedding":[1e300]}]}"#, 1),
-        (r#"{"data":[{"embedding":"AAAA"}]}"#, 1),
-        (r#"{"data":[{"embedding":"!"}]}"#, 1),
-        (r#"{"data":[{"embedding":"AACAfw=="}]}"#, 1),
-    ];
-    for (body, count) in cases {
-        let failure = decode_embeddings(body.as_bytes(), Some(*count)).unwrap_err();
+    for body in [
+        "",
+        "{}",
+        r#"{"data":[]}"#,
+        r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#,
+        r#"{"data":[{"index":2,"embedding":[1]}]}"#,
+        r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#,
+        r#"{"data":[{"embedding":[]}]}"#,
+        r#"{"data":[{"embedding":[null]}]}"#,
+        r#"{"data":[{"embedding":[1e300]}]}"#,
+        r#"{"data":[{"embedding":"AAAA"}]}"#,
+        r#"{"data":[{"embedding":"!"}]}"#,
+        r#"{"data":[{"embedding":"AACAfw=="}]}"#,
+    ] {
+        let failure = decode_embeddings(body.as_bytes()).unwrap_err();
         assert_eq!(failure.kind, ErrorKind::ProviderUnavailable, "{body}");
     }
 }
@@ -164,16 +162,16 @@ fn an_answer_that_does_not_fit_is_refused() {
 #[test]
 fn an_error_inside_the_answer_is_translated() {
     let body = br#"{"error":{"message":"No such model","code":"model_not_found"}}"#;
-    assert_eq!(decode_embeddings(body, Some(1)).unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(decode_embeddings(body).unwrap_err().kind, ErrorKind::NotFound);
     let flat = br#"{"object":"error","message":"bad","code":400}"#;
-    assert_eq!(decode_embeddings(flat, Some(1)).unwrap_err().kind, ErrorKind::InvalidRequest);
+    assert_eq!(decode_embeddings(flat).unwrap_err().kind, ErrorKind::InvalidRequest);
 }
 
 proptest! {
     #[test]
     fn any_body_is_decoded_or_refused(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
-        let _ = decode_embeddings(&body, Some(1));
-        let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), Some(1));
+        let _ = decode_embeddings(&body);
+        let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes());
         let _ = prepare_embeddings(&body, &target(&[], b"{}"));
         let _ = prepare_embeddings(json.as_bytes(), &target(&[], b"{}"));
     }
@@ -183,6 +181,6 @@ proptest! {
 fn provider_options_are_added_to_the_request() {
     let options = br#"{"truncate":"END"}"#;
     let request = br#"{"model":"m","input":["a"]}"#;
-    let body = prepare_embeddings(request, &target(&[], options)).unwrap().0.body;
+    let body = prepare_embeddings(request, &target(&[], options)).unwrap().body;
     assert_eq!(String::from_utf8(body).unwrap(), r#"{"model":"up","input":["a"],"truncate":"END"}"#);
 }

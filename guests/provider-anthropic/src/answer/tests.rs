@@ -336,3 +336,27 @@ proptest! {
         drop(answer.feed(&framer.read(&bytes)));
     }
 }
+
+#[test]
+fn what_an_answer_may_do_without_costs_no_answer() {
+    for odd in [
+        r#""error":"""#,
+        r#""error":false"#,
+        r#""usage":"none""#,
+        r#""usage":{"input_tokens":5.0,"output_tokens":"7","output_tokens_details":[],"server_tool_use":1,"speed":null}"#,
+    ] {
+        let body = format!(
+            r#"{{"type":"message","content":[{{"type":"text","text":"x"}}],"stop_reason":"end_turn",{odd}}}"#
+        );
+        let lines = whole(body.as_bytes());
+        assert!(lines.iter().any(|line| line == "text \"x\""), "{odd}: {lines:?}");
+        assert!(lines.iter().any(|line| line.starts_with("finish stop")), "{odd}: {lines:?}");
+        let stream = format!(
+            "data: {{\"type\":\"message_start\",\"message\":{{{odd}}}}}\n\n\
+             data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"end_turn\"}},{odd}}}\n\n\
+             data: {{\"type\":\"message_stop\"}}\n\n"
+        );
+        let lines = streamed([stream.as_bytes()], false);
+        assert!(lines.iter().any(|line| line.starts_with("finish stop")), "{odd}: {lines:?}");
+    }
+}

@@ -169,6 +169,24 @@ fn a_call_that_takes_too_long_is_cancelled() {
     assert_eq!(server.asked.len(), 1);
 }
 
+/// The server may have carried out a call whose answer did not arrive, so the model is told.
+#[test]
+fn a_call_whose_answer_is_lost_may_have_been_carried_out() {
+    let stream = [("content-type", "text/event-stream")];
+    let progress = r#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;
+    let ended = Server::default().says(200, &stream, &format!("{progress}\n\n"));
+    let html = [("content-type", "text/html")];
+    let gateways = [502, 504].map(|status| Server::default().says(status, &html, "<h1>Gateway</h1>"));
+    for (mut server, told) in [ended].into_iter().chain(gateways).zip(["in full", "HTTP 502", "HTTP 504"]) {
+        let output = called(&mut server).unwrap().for_model;
+        assert!(output.contains(told) && output.contains("may have been carried out"), "{output}");
+    }
+    for mut server in [Server::default().says(500, &html, ""), Server::default().says(200, &html, "")] {
+        let output = called(&mut server).unwrap().for_model;
+        assert!(!output.contains("may have been carried out"), "{output}");
+    }
+}
+
 /// A server that cannot read the id of a request answers with an error without one.
 #[test]
 fn an_error_without_an_id_is_the_answer() {
