@@ -183,6 +183,22 @@ async fn input_that_is_not_text_goes_only_to_endpoints_that_state_its_kind() {
     assert_eq!((plain.asked().len(), able.asked().len()), (0, 3));
 }
 
+/// Neither input is wrong alone, so the error names their kinds.
+#[tokio::test]
+async fn kinds_of_input_that_no_endpoint_takes_together_are_named() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let models = with_keys(&several_of("embeddings", &[&a.base, &b.base]), "a", "supports = [\"images\"]");
+    let host = Setup::new().config(&with_keys(&models, "b", "supports = [\"audio\"]")).start();
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let audio = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
+    let input = json!([{"content": [image]}, {"content": [audio]}]);
+    let answer = ask(&host, &json!({"model": MODEL, "input": input})).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    let message = answer.message();
+    assert!(message.starts_with("input: ") && message.contains("images and audio"), "{message}");
+    assert!(a.asked().is_empty() && b.asked().is_empty());
+}
+
 #[tokio::test]
 async fn responses_that_do_not_match_the_request_are_a_bad_gateway() {
     let (upstream, host) = single().await;

@@ -247,6 +247,26 @@ async fn the_suffix_free_of_a_router_binds_the_models_it_chooses_as_a_fallback_t
 }
 
 #[tokio::test]
+async fn the_suffix_free_of_a_router_never_leads_to_another_model() {
+    let bench = Bench::with(|setup| {
+        let model = |id: &str, name: &str| {
+            format!("[[models]]\nid = \"{id}\"\nendpoints = [{{ provider = \"p\", model = \"{name}\" }}]\n")
+        };
+        setup.config(&(model("acme/some", "some") + &model("acme/some:free", "other")))
+    })
+    .await;
+    let asking = |allowed: &str| {
+        json!({"model": "service/auto:free", "input": "Hello.",
+            "plugins": [{"id": "auto-router", "allowed_models": [allowed]}]})
+    };
+    // With the suffix, its id would be that of the other model.
+    assert_eq!(bench.refusal(&asking("acme/some")).await.0, 404);
+    assert_eq!(bench.upstream.asked().len(), 0);
+    bench.ask(&asking("acme/some:free")).await;
+    assert_eq!(bench.upstream.asked_once().body["model"], "other");
+}
+
+#[tokio::test]
 async fn an_error_has_the_strategy_of_its_request() {
     let bench = Bench::start().await;
     bench.upstream.always(|_| crate::kit::script::refusal(500, "broken"));

@@ -335,3 +335,16 @@ async fn the_last_word_of_a_limited_provider_counts() {
     assert_eq!((answer.status, a.asked().len()), (429, 2), "{}", answer.text);
     assert_eq!(answer.headers["retry-after"], "300");
 }
+
+/// One provider may be asked again at once and says then that it is closed for long. The other one opens first.
+#[tokio::test]
+async fn the_wait_of_the_limited_provider_that_opens_first_is_told() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
+    a.reply(script::limited(429, "0"));
+    a.reply(script::limited(429, "300"));
+    b.reply(script::limited(429, "5"));
+    let answer = ask(&host, &request()).await;
+    assert_eq!((answer.status, a.asked().len(), b.asked().len()), (429, 2, 1), "{}", answer.text);
+    assert_eq!(answer.headers["retry-after"], "5");
+}

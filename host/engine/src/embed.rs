@@ -159,8 +159,8 @@ async fn answer(
 /// embedding models take text only.
 ///
 /// # Errors
-/// 400 where none is left. It names the first input of a kind that no endpoint takes, or else the first that is not text
-/// only.
+/// 400 where none is left. It names the first input of a kind that no endpoint takes, or else the kinds that no endpoint
+/// takes together.
 fn candidates(
     models: &[NamedModel],
     request: &EmbeddingsRequest,
@@ -175,9 +175,17 @@ fn candidates(
     }
     let is_taken = |need| models.iter().any(|named| named.endpoints().any(|endpoint| states(endpoint, need)));
     let untaken = needs.iter().filter(|(need, _)| !is_taken(**need)).map(|(_, index)| index).min();
-    match untaken.or_else(|| needs.values().min()) {
+    match untaken {
         Some(index) => Err(Refusal::invalid(unsupported(*index))),
-        None => Err(Refusal::no_endpoints()),
+        None if needs.is_empty() => Err(Refusal::no_endpoints()),
+        None => {
+            let kinds: Vec<&str> = needs.keys().map(|need| need.as_str()).collect();
+            let kinds = kinds.join(" and ");
+            let message = format!(
+                "input: no endpoint of this model takes {kinds} in one request; send each kind alone"
+            );
+            Err(Refusal::invalid(message))
+        }
     }
 }
 

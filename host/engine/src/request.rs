@@ -35,7 +35,7 @@ mod weight;
 pub use bounds::{ITEMS_MAX, RequestBounds};
 pub use description::request_schemas;
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
-pub use guest::GuestTurn;
+pub use guest::{GuestTurn, is_shown_to_guests};
 pub(crate) use host_item::HostItem;
 pub use hosted::{Hosted, HostedMember, Meaning};
 pub use invalid::{InvalidKind, InvalidRequest};

@@ -111,7 +111,7 @@ pub(crate) fn candidates(
 }
 
 /// Whether neither input nor output costs anything.
-fn is_free(endpoint: &Endpoint) -> bool {
+pub(crate) fn is_free(endpoint: &Endpoint) -> bool {
     let price = endpoint.candidate.price;
     price.input <= 0.0 && price.output <= 0.0
 }

@@ -256,7 +256,7 @@ mod tests {
             let key = format!("abcdefghijk{}", number % 9);
             drop(waiting(departure_of(&key, &detached_reads), &rows));
         }
-        assert_eq!(rows.load(Ordering::Relaxed), 6, "there is no place for these");
+        assert_eq!(rows.load(Ordering::Relaxed), 6, "there is no permit for these");
         detached_reads.end().await;
         assert_eq!(rows.load(Ordering::Relaxed), 70);
         drop(waiting(departure(&detached_reads), &rows));

@@ -232,7 +232,7 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
         };
         let mut entered = attempt(0);
         if matches!(entered, Err(None)) {
-            let _asking = Asking::new(&self.counts, who, &seats);
+            let _waiting = WaitingForSeat::new(&self.counts, who, &seats);
             entered = attempt(seats.ask().await);
         }
         let mut permit = entered.map_err(|refused| refused.unwrap_or_else(full))?;
@@ -242,20 +242,20 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
 }
 
 /// A request that asks for a seat, until it begins, is refused or is given up.
-struct Asking<'a, K: Ord + Copy> {
+struct WaitingForSeat<'a, K: Ord + Copy> {
     counts: &'a Mutex<RunningCounts<K>>,
     who: K,
     seats: &'a KeySeatLimit,
 }
 
-impl<'a, K: Ord + Copy> Asking<'a, K> {
+impl<'a, K: Ord + Copy> WaitingForSeat<'a, K> {
     fn new(counts: &'a Mutex<RunningCounts<K>>, who: K, seats: &'a KeySeatLimit) -> Self {
         lock(counts).change(who, None, |it| it.waiting += 1);
         Self { counts, who, seats }
     }
 }
 
-impl<K: Ord + Copy> Drop for Asking<'_, K> {
+impl<K: Ord + Copy> Drop for WaitingForSeat<'_, K> {
     fn drop(&mut self) {
         lock(self.counts).change(self.who, Some(self.seats), |it| it.waiting = it.waiting.saturating_sub(1));
     }

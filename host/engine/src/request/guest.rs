@@ -32,6 +32,26 @@ const COPIED: [&str; 18] = [
     "modalities",
 ];
 
+/// Members that are written in a form of their own.
+const REWRITTEN: [&str; 10] = [
+    "model",
+    "stream",
+    "image_config",
+    "max_tool_calls",
+    "service_tier",
+    "text",
+    "reasoning",
+    "input",
+    "tools",
+    "tool_choice",
+];
+
+/// Whether provider guests and hooks get this member of a request for a response.
+#[must_use]
+pub fn is_shown_to_guests(member: &str) -> bool {
+    COPIED.contains(&member) || REWRITTEN.contains(&member)
+}
+
 /// The written document and its parts.
 #[derive(Debug)]
 pub(super) struct GuestJson {

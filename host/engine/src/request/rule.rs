@@ -162,7 +162,8 @@ impl ValueRule {
         }
     }
 
-    /// Writes a value that was checked. Its objects get only the members that have a rule.
+    /// Writes a value that was checked. Of objects and lists of objects only the members that have a rule are
+    /// written. Values of every other rule are written whole.
     pub(super) fn write(&self, value: JsonValue<'_>, out: &mut Vec<u8>) {
         match self {
             Self::List { of, .. } => {

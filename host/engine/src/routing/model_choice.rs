@@ -7,7 +7,7 @@ use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{ResponsesRequest, TextFacts};
-use crate::routing::FREE;
+use crate::routing::{FREE, is_free};
 use cofferdam_runtime::wire::{self, Choice, ErrorKind, RequestSummary};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, Plugin};
 use serde_json::{Value, json};
@@ -90,7 +90,13 @@ impl Engine {
                 models.push(slug.clone());
                 continue;
             };
-            let offered = routers.offered(|endpoint| serves(endpoint, request));
+            // `:free` offers models where they cost nothing, and no model whose id with `:free` is that of another.
+            let suffix = if slug.ends_with(FREE) { FREE } else { "" };
+            let is_other = |model: &str| self.catalog().get(&format!("{model}{suffix}")).is_some();
+            let fits = |endpoint: &Endpoint| {
+                suffix.is_empty() || (is_free(endpoint) && !is_other(&endpoint.candidate.model))
+            };
+            let offered = routers.offered(|endpoint| fits(endpoint) && serves(endpoint, request));
             let sticky = remembered.and_then(|endpoint| self.place_of(endpoint, &offered));
             let question = ChoiceQuestion {
                 slug: bare,
@@ -112,7 +118,6 @@ impl Engine {
             };
             tracing::debug!(router = router.name(), reason = %choice.reason, "chose models");
             // The chosen models have the slug's `:free`, which the host itself applies to further models.
-            let suffix = if slug.ends_with(FREE) { FREE } else { "" };
             models.extend(choice.models.iter().map(|model| format!("{model}{suffix}")));
             last = Some(ChosenModels { router: router.name().to_owned(), choice });
         }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Failures {
     /// The last failure that is not a rate limit.
     last: Option<FailedAttempt>,
-    /// The rate limit that ends first, or the last one if none says when it ends.
-    limited: Option<FailedAttempt>,
+    /// The newest rate limit of each endpoint that has one.
+    limited: Vec<FailedAttempt>,
     /// Models that refused the request itself: no other endpoint of them is tried.
     refused_models: Vec<String>,
     /// Whether the head of a successful answer arrived for a request that is not streamed.
@@ -31,15 +31,6 @@ struct FailedAttempt {
     endpoint: Arc<Endpoint>,
     /// Its index among the attempts of the routing trace.
     place: usize,
-}
-
-impl FailedAttempt {
-    /// Whether `later` replaces this failure as the one whose `Retry-After` the client gets: it is a newer
-    /// failure of the same endpoint, or its wait is not longer.
-    fn is_replaced_by(&self, later: &Self) -> bool {
-        let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
-        Arc::ptr_eq(&self.endpoint, &later.endpoint) || wait(later) <= wait(self)
-    }
 }
 
 impl Failures {
@@ -76,10 +67,11 @@ impl Failures {
         let place = trace.attempts.len() - 1;
         let limited = failed.cause == Cause::Limited;
         let failed = FailedAttempt { why: failed, endpoint: Arc::clone(endpoint), place };
-        if !limited {
+        if limited {
+            self.limited.retain(|known| !Arc::ptr_eq(&known.endpoint, endpoint));
+            self.limited.push(failed);
+        } else {
             self.last = Some(failed);
-        } else if self.limited.as_ref().is_none_or(|known| known.is_replaced_by(&failed)) {
-            self.limited = Some(failed);
         }
         if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -87,7 +79,10 @@ impl Failures {
     /// The refusal after every candidate has failed: the last error, or the rate limit if every
     /// failure was one.
     pub(crate) fn refusal(self, trace: &RoutingTrace) -> Refusal {
-        let Some(FailedAttempt { why: mut failed, endpoint, place }) = self.last.or(self.limited) else {
+        // The client gets the `Retry-After` of the rate limit that ends first, or else the last one.
+        let wait = |limited: &FailedAttempt| limited.why.failure.retry_after_ms.unwrap_or(u64::MAX);
+        let first = || self.limited.into_iter().rev().min_by_key(wait);
+        let Some(FailedAttempt { why: mut failed, endpoint, place }) = self.last.or_else(first) else {
             return Refusal::no_endpoints();
         };
         if let Cause::Late { total: true, begun } = &mut failed.cause {

@@ -217,9 +217,10 @@ async fn hook_answer(
     hook: &HookInput,
     imports: &Arc<ScriptedImports>,
 ) -> Result<Map<String, Value>, Trouble> {
-    let id = plugin.manifest().hook.as_ref().map_or("", |hook| &hook.id);
-    let (request, settings) =
-        (as_served(&hook.request).to_string(), entry_of(&hook.settings, id).to_string());
+    let (id, judges) =
+        plugin.manifest().hook.as_ref().map_or(("", false), |table| (&*table.id, table.judges));
+    let request = as_served(&hook.request, judges).to_string();
+    let settings = entry_of(&hook.settings, id).to_string();
     let (request, settings, services) = (request.as_bytes(), settings.as_bytes(), imports.services());
     let action = match &hook.response {
         None => plugin.on_request(context, services, request, settings).await?,

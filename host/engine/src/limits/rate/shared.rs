@@ -56,7 +56,7 @@ impl<K: RateKey> Drop for Taken<'_, K> {
     }
 }
 
-/// What tells those apart who have a limit each: the id of a key or of a workspace.
+/// The owner of a limit: the id of an API key or of a workspace, each of which has a limit of its own.
 pub trait RateKey: Eq + Hash + Copy + Display + Send + 'static {}
 
 impl<K: Eq + Hash + Copy + Display + Send + 'static> RateKey for K {}

@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 /// The number of bytes of text that are estimated as one token.
 const BYTES_PER_TOKEN: u64 = 4;
-/// A reported count is believed up to this many times the most that was estimated, and this many
-/// tokens beside: limits of models may be stated wrongly, and some models reason or search without
-/// being asked to.
+/// A reported count is believed up to this many times the most that was estimated, plus
+/// `BELIEVED_BESIDE` tokens: limits of models may be stated wrongly, and some models reason or search
+/// without being asked to.
 const BELIEVED_TIMES: u64 = 16;
 const BELIEVED_BESIDE: u64 = 1 << 20;
 /// The same where the provider's own tools are offered: what they find is input of each of their
@@ -27,6 +27,9 @@ const BELIEVED_BESIDE: u64 = 1 << 20;
 const BELIEVED_BESIDE_HOSTED: u64 = 1 << 24;
 /// The highest reported cost of a turn that is believed, in dollars.
 const BELIEVED_DOLLARS: f64 = 1_000.0;
+/// The highest reported number of pictures of a turn that is believed. Each is an output item, of which a
+/// response has no more.
+const BELIEVED_IMAGES: u32 = 1_024;
 
 /// The tokens that an attempt is estimated to have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,8 +128,8 @@ impl Underway {
         self.presence.sent().store(false, Ordering::Relaxed);
     }
 
-    /// The usage that a provider reports, without what cannot be right: a count or a cost far above what
-    /// the attempt can have used is not reported, and a part is at most its whole.
+    /// The usage that a provider reports, without what cannot be right. A count or a cost far above what the
+    /// attempt can have used, and a negative cost, count as not reported. A part is at most its whole.
     pub(super) fn corrected(&self, reported: Usage) -> Usage {
         let believed = |count: u64, most: u64| {
             let limit = most.saturating_mul(BELIEVED_TIMES).saturating_add(self.believed_beside);
@@ -141,7 +144,8 @@ impl Underway {
             cache_write_tokens: reported.cache_write_tokens.min(input_tokens - cached_tokens),
             output_tokens,
             reasoning_tokens: reported.reasoning_tokens.min(output_tokens),
-            cost_dollars: reported.cost_dollars.filter(|dollars| *dollars <= BELIEVED_DOLLARS),
+            images: if reported.images <= BELIEVED_IMAGES { reported.images } else { 0 },
+            cost_dollars: reported.cost_dollars.filter(|dollars| (0.0..=BELIEVED_DOLLARS).contains(dollars)),
             ..reported
         };
         if corrected != reported {

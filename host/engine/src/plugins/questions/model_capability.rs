@@ -91,8 +91,8 @@ impl ModelCapability {
             }
         };
         report(Note::Asked).await;
-        let questions = self.questions.question(&question, &request);
-        let account = Arc::clone(questions.account());
+        let scope = self.questions.question(&question, &request);
+        let account = Arc::clone(scope.account());
         let known = self.engine.catalog().find(&model).map(|model| model.id.as_str());
         let name = ["question", known.unwrap_or("other model")];
         let step = self.timeline.begin(StepType::Question, &name, &[FactName::Model.name(known)]);
@@ -105,7 +105,7 @@ impl ModelCapability {
             }
             let (engine, caller) = (Arc::clone(&self.engine), self.caller.clone());
             let body = engine
-                .answer_question(caller, request, questions, QUESTION_TIME_MAX, self.timeline.under(step))
+                .answer_question(caller, request, scope, QUESTION_TIME_MAX, self.timeline.under(step))
                 .await;
             drop(turn);
             Ok(answer::read(&body?, &account)?)

@@ -1,31 +1,24 @@
 //! The request of a case in the form in which a serving host gives requests to plugins. A case may be shorter, as a client
 //! may; a plugin that was tested with another form would fail in production.
 
+use cofferdam_engine::request::is_shown_to_guests;
 use serde_json::{Value, json};
 
-/// Members of a request that are for the host. Of `provider`, hooks that judge see the options.
-const OF_THE_HOST: [&str; 9] = [
-    "models",
-    "plugins",
-    "session_id",
-    "trace",
-    "debug",
-    "route",
-    "prompt",
-    "stop_server_tools_when",
-    "store",
-];
-
 /// `input` as an array of items, and the content of messages as an array of parts; `model` and `stream`, which a host
-/// always gives, and nothing that is for the host. What else is wrong with a request is the case's own matter.
-pub(in super::super) fn as_served(request: &Value) -> Value {
+/// always gives, and no member that a host keeps to itself. Of `provider`, only hooks that judge see the options. What
+/// else is wrong with a request is the case's own matter.
+pub(in super::super) fn as_served(request: &Value, judges: bool) -> Value {
     let mut request = request.clone();
     if let Some(members) = request.as_object_mut() {
         let first = members.get("models").and_then(|models| models.get(0)).cloned();
         let model = first.unwrap_or_else(|| "sample/model".into());
         members.entry("model").or_insert(model);
         members.entry("stream").or_insert(false.into());
-        members.retain(|name, _| !OF_THE_HOST.contains(&name.as_str()));
+        // Conditions replace the limit.
+        if members.contains_key("stop_server_tools_when") {
+            members.remove("max_tool_calls");
+        }
+        members.retain(|name, _| is_shown_to_guests(name) || (judges && name == "provider"));
     }
     match request.get_mut("input") {
         Some(input @ Value::String(_)) => {
@@ -82,17 +75,20 @@ mod tests {
         let short = json!({"models": ["m", "n"], "input": "hi", "plugins": [{"id": "mine"}]});
         let message = |role: &str, part: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": part, "text": text}]});
         let whole = |input: Value| json!({"model": "m", "stream": false, "input": input});
-        let served = as_served(&short);
+        let served = as_served(&short, false);
         assert_eq!(served["input"], json!([message("user", "input_text", "hi")]));
         assert_eq!((&served["model"], &served["stream"]), (&json!("m"), &json!(false)));
         assert_eq!((served.get("models"), served.get("plugins")), (None, None));
         let streamed = json!({"model": "m", "stream": true, "input": []});
-        assert_eq!(as_served(&streamed), streamed);
+        assert_eq!(as_served(&streamed, false), streamed);
         let short = json!({"model": "m", "input": [{"role": "assistant", "content": "a"}, {"type": "function_call", "name": "f"}]});
         let call = json!({"type": "function_call", "name": "f"});
-        assert_eq!(as_served(&short), whole(json!([message("assistant", "output_text", "a"), call])));
+        assert_eq!(as_served(&short, false), whole(json!([message("assistant", "output_text", "a"), call])));
+        let private = json!({"model": "m", "input": [], "max_tool_calls": 5, "stop_server_tools_when": [], "x": 1, "provider": {"options": {}}});
+        assert_eq!(as_served(&private, false), whole(json!([])));
+        assert_eq!(as_served(&private, true)["provider"], json!({"options": {}}));
         for other in [whole(json!(5)), whole(json!([5, {"role": 7}])), json!(5)] {
-            assert_eq!(as_served(&other), other);
+            assert_eq!(as_served(&other, false), other);
         }
     }
 

@@ -75,10 +75,14 @@ async fn reported_figures_are_believed_up_to_a_multiple_of_the_estimate() {
         cache_write_tokens: 8,
         reasoning_tokens: 8,
         cost_dollars: Some(1e9),
+        images: u32::MAX,
         ..told(10, 5)
     };
     let corrected = Usage { cached_tokens: 8, cache_write_tokens: 2, reasoning_tokens: 5, ..told(10, 5) };
     assert_eq!(answer.corrected(parts), corrected);
+    let pictures = Usage { images: 1_024, cost_dollars: Some(1_000.0), ..told(10, 5) };
+    assert_eq!(answer.corrected(pictures), pictures);
+    assert_eq!(answer.corrected(Usage { cost_dollars: Some(-1.0), ..pictures }).cost_dollars, None);
 }
 
 #[tokio::test(start_paused = true)]
