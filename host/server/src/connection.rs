@@ -1,7 +1,7 @@
 //! Accepts connections and serves HTTP/1.1 and HTTP/2 on one port, plain or with TLS. A permit is taken before a
 //! connection is accepted, and idle connections are closed. On shutdown every connection finishes
-//! its running requests and takes no new ones. The rest is cut off when the drain timeout ends, or
-//! soon after a second signal or the loss of the store.
+//! its running requests and takes no new ones. What still runs when the drain time ends, at a second
+//! signal or at the loss of the store is ended, and its connections are cut soon after.
 
 mod conversation;
 
@@ -36,7 +36,7 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 /// Concurrent requests of clients on one HTTP/2 connection.
 pub(crate) const CLIENT_STREAMS_MAX: u32 = 256;
 /// How long requests that are ended early may take to send their last event.
-const LAST_WORD: Duration = Duration::from_secs(2);
+pub(crate) const LAST_WORD: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, which mostly means that no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -125,14 +125,14 @@ impl Connections {
         }
     }
 
-    /// Stops accepting, and waits until `end` or `hurry` for running requests. Then `tell` is called to
-    /// end the rest, which get [`LAST_WORD`] to send their last event before their connections are cut.
-    /// Returns how many connections were cut.
+    /// Stops accepting, and waits until `end` or `hurry` for running requests. Then `tell`, if given, is
+    /// called to end the rest, which get [`LAST_WORD`] to send their last event. At last their connections
+    /// are cut. Returns how many connections were cut.
     pub(crate) async fn drain(
         &self,
         end: tokio::time::Instant,
         hurry: impl Future<Output = ()>,
-        tell: impl FnOnce(),
+        tell: Option<&dyn Fn()>,
     ) -> usize {
         self.stop.cancel();
         self.tasks.close();
@@ -141,9 +141,11 @@ impl Connections {
             () = tokio::time::sleep_until(end) => {}
             () = hurry => {}
         }
-        tell();
-        if tokio::time::timeout(LAST_WORD, self.tasks.wait()).await.is_ok() {
-            return 0;
+        if let Some(tell) = tell {
+            tell();
+            if tokio::time::timeout(LAST_WORD, self.tasks.wait()).await.is_ok() {
+                return 0;
+            }
         }
         let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         self.cut.cancel();

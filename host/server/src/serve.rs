@@ -31,7 +31,7 @@ use crate::admin;
 use crate::admin::listener::{Admin, RunningCommands};
 use crate::app::{Addresses, App};
 use crate::config::{Config, Environment};
-use crate::connection::{CLIENT_STREAMS_MAX, Connections};
+use crate::connection::{CLIENT_STREAMS_MAX, Connections, LAST_WORD};
 use crate::failure::Failure;
 use crate::forwarded;
 use crate::grants::GrantEditor;
@@ -64,11 +64,21 @@ const ADMIN_STREAMS_MAX: u32 = 32;
 const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// For how long the export of the last finished requests may take.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
+
+/// For how long operators' requests may go on after the last client has left.
+const OPERATORS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// For how long the host waits for its own tasks, for operators' commands and for last calls of tools,
 /// when it ends.
 const WORK_PATIENCE: Duration = Duration::from_secs(3);
+
+// The units and manifests of `deploy/` kill the host 10 seconds after the drain time. One second is left for
+// closing the store.
+const _: () = {
+    let waits = LAST_WORD.as_secs() + FLUSH_PATIENCE.as_secs() + OPERATORS_PATIENCE.as_secs();
+    assert!(waits + WORK_PATIENCE.as_secs() < 10);
+};
 
 /// Serves until a signal to stop, or with `--check` only checks the configuration.
 ///
@@ -295,7 +305,7 @@ async fn serve(
     let mut ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     // No client is left. The admin listener has reported the drain until now.
     stop.cancel();
-    operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
+    operators.drain(Instant::now() + OPERATORS_PATIENCE, std::future::pending(), None).await;
     tasks.close();
     unless_lost(&store, &mut ended, end_last_work(&tasks, &commands, &memory)).await;
     remove_addresses(&options.data);
@@ -369,7 +379,7 @@ async fn drain_clients(
             lost = watchdog::until_lost(&app.store), if !was_lost => ended = Err(lost),
         }
     };
-    let cut = clients.drain(last, hurry, || end.begin()).await;
+    let cut = clients.drain(last, hurry, Some(&|| end.begin())).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
