@@ -332,6 +332,13 @@ fn serve_check_finds_a_root_key_that_cannot_be_read() {
         let error = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(error.contains("COFFERDAM_TEST_NO_KEY is not set"), "{error}");
     }
+    let short = named("passphrase:env:COFFERDAM_TEST_SHORT").environment("COFFERDAM_TEST_SHORT", "short");
+    short.write_config();
+    for refused in [check(&short), short.fail()] {
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains("passphrase") && error.contains('5'), "{error}");
+    }
     // The first start makes a file that does not exist; a descriptor belongs to the process that serves.
     for source in ["file:new.key", "fd:3"] {
         let setup = named(source);

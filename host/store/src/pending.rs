@@ -20,7 +20,7 @@ use crate::published::PublishedState;
 
 /// A permit for one mutation in the writer's queue. If it is dropped unused, the next waiting
 /// caller gets it.
-#[must_use = "a place is given back when it is dropped"]
+#[must_use = "a permit is given back when it is dropped"]
 #[derive(Debug)]
 pub struct QueuePermit {
     _permit: OwnedSemaphorePermit,

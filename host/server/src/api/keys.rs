@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cofferdam_store::{
     Actor, ApiKey, Error, KeyChange, KeyCounts, KeyId, KeyOwner, KeySpend, LimitsChange, NewKey, OwnedKey,
-    Pending, QueuePermit, Store, WorkspaceId,
+    QueuePermit, Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
@@ -90,15 +90,17 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Respons
         CreateKeyBody::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?)
             .map_err(Fault::Flawed)?
     };
-    let owner = owner(call, workspace, &wanted).await?;
+    owner(call, workspace, &wanted).await?;
     let store = &call.app.store;
     let KeyCounts { live, kept } = store.count_keys(workspace).await.map_err(Fault::unread)?;
     if live >= KEYS_MAX || kept >= KEYS_KEPT_MAX {
         return Err(Fault::TooManyKeys);
     }
+    let permit = permit(call).await?;
+    let owner = owner(call, workspace, &wanted).await?;
     let CreateKeyBody { name, limits, expires_at_ms, .. } = wanted;
     let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
-    let issued = commit(store, |place| store.issue_key_at(place, actor(call), new)).await?;
+    let issued = store_wait::durable(store.issue_key_at(permit, actor(call), new)).await.map_err(failed)?;
     let key = String::from_utf8_lossy(issued.token.expose());
     let mut response =
         document(&Created { data: KeyDocument::of(&issued.key, &KeySpend::default()), key: &key });
@@ -110,7 +112,7 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Respons
 /// own member.
 async fn owner(call: &Call<'_>, workspace: WorkspaceId, wanted: &CreateKeyBody) -> Result<KeyOwner, Fault> {
     let store = &call.app.store;
-    // The role of its member may have changed while the body arrived.
+    // The role of its member may have changed while the body arrived, or during the wait for a permit.
     let principal = &call.renewed().await?;
     if let Some(id) = wanted.intern {
         let found = store.intern(id).await.map_err(Fault::unread)?;
@@ -147,7 +149,9 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         let limits = limits_change(store, id, &wanted).await?;
         let Patch { name, disabled, .. } = &wanted;
         let change = KeyChange { name: name.clone().map(Some), disabled: *disabled, limits };
-        match store_wait::commit(store, |place| store.set_key_at(place, actor(call), id, change)).await {
+        let permit = permit(call).await?;
+        managed(call, id.as_str()).await?;
+        match store_wait::durable(store.set_key_at(permit, actor(call), id, change)).await {
             // With a database, this host learns of a change by another one a moment later.
             Err(Error::LimitsChanged) if tries.next().is_some() => sleep(CHANGE_PAUSE).await,
             changed => break changed.map_err(failed)?,
@@ -169,13 +173,16 @@ async fn limits_change(store: &Store, id: KeyId, wanted: &Patch) -> Result<Optio
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     let (store, id) = (&call.app.store, key.id);
-    commit(store, |place| store.revoke_key_at(place, actor(call), id)).await?;
+    let permit = permit(call).await?;
+    managed(call, id.as_str()).await?;
+    store_wait::durable(store.revoke_key_at(permit, actor(call), id)).await.map_err(failed)?;
     Ok(document(&Deleted { deleted: true }))
 }
 
-/// Makes a change and waits until it is durable.
-async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
-    store_wait::commit(store, change).await.map_err(failed)
+/// Waits for a permit of the writer's queue. The caller may have lost the right to the change meanwhile,
+/// so check it again with the permit.
+async fn permit(call: &Call<'_>) -> Result<QueuePermit, Fault> {
+    store_wait::permit(call.app.store.queue_permit()).await.map_err(failed)
 }
 
 /// The fault for a change that was not made, or may not have been made.

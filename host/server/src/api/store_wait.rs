@@ -2,25 +2,13 @@
 
 use std::time::Duration;
 
-use cofferdam_store::{Error, Pending, QueuePermit, Store};
+use cofferdam_store::{Error, Pending};
 use tokio::time::timeout;
 
 /// The maximum wait for a permit of the writer's queue.
 const PERMIT_TIME: Duration = Duration::from_secs(15);
 /// From the permit until the commit is durable.
 const COMMIT_TIME: Duration = Duration::from_secs(5);
-
-/// Makes a change with a permit of the writer's queue, and waits until it is durable.
-///
-/// # Errors
-///
-/// Those of [`permit`] and [`durable`].
-pub(super) async fn commit<T>(
-    store: &Store,
-    change: impl FnOnce(QueuePermit) -> Pending<T>,
-) -> Result<T, Error> {
-    durable(change(permit(store.queue_permit()).await?)).await
-}
 
 /// Waits for a permit.
 ///

@@ -116,28 +116,27 @@ async fn copy(
     let whole = whole(call, permit, read).await?;
     let names = input::names(&whole)?;
     let store = &call.app.store;
-    let place = store.copy_permit(permit.workspace);
-    let copied = |place| store.copy_secrets(place, actor(call), intern, names);
-    let copies = commit(call, permit, place, copied).await?;
+    let copied = |queued| store.copy_secrets(queued, actor(call), intern, names);
+    let copies = commit(call, permit, store.copy_permit(permit.workspace), copied).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
     Ok(document(&DataDocument { data }))
 }
 
-/// Makes a change with the place in the writer's queue that it waits for, and waits until it is
+/// Makes a change with the permit of the writer's queue that it waits for, and waits until it is
 /// durable.
 async fn commit<P, T>(
     call: &Call<'_>,
     permit: &VaultPermit<'_>,
-    place: impl Future<Output = Result<P, Error>>,
+    queued: impl Future<Output = Result<P, Error>>,
     change: impl FnOnce(P) -> Pending<T>,
 ) -> Result<T, Fault> {
     if call.app.store.is_stalled() {
         // The commit that is being written may never end.
         return Err(Fault::VaultTimedOut);
     }
-    let place = store_wait::permit(place).await.map_err(failed)?;
+    let queued = store_wait::permit(queued).await.map_err(failed)?;
     gate::pass_again(call, permit).await?;
-    store_wait::durable(change(place)).await.map_err(failed)
+    store_wait::durable(change(queued)).await.map_err(failed)
 }
 
 /// The fault for an error of the store. The error itself is logged unless the request or a time

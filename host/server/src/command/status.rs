@@ -57,7 +57,11 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         ("writable", yes_no(state.writable && state.has_contact)),
     ]);
     if !state.has_contact {
-        rows.push(("database", "no contact: changes and new requests are refused".to_owned()));
+        rows.push((
+            "database",
+            "no contact: changes and requests are refused, but requests for models within `store.stale_ms`"
+                .to_owned(),
+        ));
     }
     if let Some(next) = state.next_root_key_id {
         rows.push(("rotation", format!("to root key {next} is not over: run `vault rotate-root` again")));

@@ -103,6 +103,7 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
         }];
     };
     let shown = path.display();
+    let is_on_database = installation.config.store.database.is_some();
     let mut findings = Vec::new();
     match mode(path) {
         None if installation.has_store => findings.push(CheckFinding::bad(
@@ -111,11 +112,11 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
             format!("{shown} cannot be read; without it the store does not open"),
             "put the file back, or open the store with the recovery key, see docs/vault.md",
         )),
-        None => findings.push(CheckFinding::ok(
-            ID,
-            "root key",
-            format!("{shown} does not exist; the first start makes it"),
-        )),
+        None => {
+            let maker = if is_on_database { "`store create`" } else { "the first start" };
+            let text = format!("{shown} does not exist; {maker} makes it");
+            findings.push(CheckFinding::ok(ID, "root key", text));
+        }
         Some(open) if open & 0o7177 != 0 => findings.push(CheckFinding::bad(
             ID,
             "root key",
@@ -124,7 +125,6 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
         )),
         Some(mode) => findings.push(CheckFinding::ok(ID, "root key", format!("{shown} has mode {mode:04o}"))),
     }
-    let is_on_database = installation.config.store.database.is_some();
     let beside = !is_on_database && path.exists() && is_within(path, &installation.options.data);
     if beside {
         findings.push(CheckFinding::warn(

@@ -88,7 +88,7 @@ impl LimitedResource {
     /// The unit of the limit, as it reads in the error message.
     fn units(self) -> &'static str {
         match self {
-            Self::Streams => "places while few are left",
+            Self::Streams => "requests while few permits are left",
             Self::BodyBytes => "bytes of request bodies while little room is left",
             Self::ConcurrentPerKey => "requests at the same time",
             Self::TokensPerMinute | Self::WorkspaceTokensPerMinute => "tokens per minute",
@@ -127,14 +127,14 @@ impl Admission {
         key: KeyId,
         workspace: WorkspaceId,
         rates: &RateLimits,
-        places: InstancePermits,
+        permits: InstancePermits,
     ) -> Result<Admitted, Box<Limited>> {
         let now_ms = self.clock.now_ms();
         let most = rates.concurrent_per_key;
         let full = || Limited::full(LimitedResource::ConcurrentPerKey, most, now_ms);
         let may_enter = |own, all| match most {
             1.. if own >= most => Err(full()),
-            _ => is_fair(places, own, all)
+            _ => is_fair(permits, own, all)
                 .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
         };
         let permit = self.running.enter_within(key, most, may_enter, full).await?;
@@ -195,9 +195,9 @@ impl Admission {
 /// # Errors
 ///
 /// The key's share of the permits, if the key holds more than that and few are left.
-fn is_fair(places: InstancePermits, own: u64, all: u64) -> Result<(), u64> {
+fn is_fair(permits: InstancePermits, own: u64, all: u64) -> Result<(), u64> {
     let count = |running: u64| usize::try_from(running).unwrap_or(usize::MAX);
-    let InstancePermits { taken, held, fairness } = places;
+    let InstancePermits { taken, held, fairness } = permits;
     if fairness.refuses(taken.max(count(all)), held.max(count(own))) {
         return Err(fairness.share() as u64);
     }

@@ -199,8 +199,8 @@ impl WriteBatch {
             let (row, value) = found?;
             records.insert(row.to_vec(), Some(value.to_vec()));
         }
-        let in_draft = self.rows.range(first..=last).map(|(row, value)| (row.clone(), value.clone()));
-        records.extend(in_draft);
+        let in_batch = self.rows.range(first..=last).map(|(row, value)| (row.clone(), value.clone()));
+        records.extend(in_batch);
         let mut rest = Vec::new();
         for (row, value) in records {
             let Some(value) = value else { continue };

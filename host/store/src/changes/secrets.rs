@@ -356,12 +356,12 @@ impl WriteBatch {
     /// batch.
     pub(super) fn rows_of_vault(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Gap> {
         let mut keys = self.view.keys_of(vault)?;
-        let in_draft = self
+        let in_batch = self
             .vaults
             .secrets
             .iter()
             .filter(|(_, written)| written.as_ref().is_some_and(|written| written.vault == vault));
-        keys.extend(in_draft.map(|(key, _)| key.clone()));
+        keys.extend(in_batch.map(|(key, _)| key.clone()));
         Ok(keys)
     }
 

@@ -23,8 +23,8 @@ pub(crate) struct LaneQueues {
 impl LaneQueues {
     /// Queues for so many lanes, at least one.
     pub(crate) fn new(lanes: usize) -> LaneQueues {
-        let places = Arc::new(Semaphore::new(JOBS_MAX));
-        let queue = || Arc::new(WriteQueue::with(Arc::clone(&places)));
+        let permits = Arc::new(Semaphore::new(JOBS_MAX));
+        let queue = || Arc::new(WriteQueue::with(Arc::clone(&permits)));
         LaneQueues { first: queue(), others: (1..lanes).map(|_| queue()).collect() }
     }
 
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn permits_are_shared_by_the_lanes() {
         let queues = LaneQueues::new(4);
-        let places: Vec<_> = (0..JOBS_MAX)
+        let permits: Vec<_> = (0..JOBS_MAX)
             .map(|_| {
                 let permit = std::pin::pin!(queues.queue_permit());
                 futures_now(permit)
             })
             .collect();
-        assert_eq!(places.len(), JOBS_MAX);
+        assert_eq!(permits.len(), JOBS_MAX);
         for queue in queues.all() {
             assert_eq!(queue.permits.available_permits(), 0);
         }

@@ -286,7 +286,7 @@ impl RootKeySource {
         }
     }
 
-    /// Checks that a file or variable can be read and has a key. A descriptor is not read: it may be a pipe,
+    /// Checks that a file or variable can be read and has a key, or a passphrase that is long enough. A descriptor is not read: it may be a pipe,
     /// which can be read once only, and it belongs to the process that serves.
     ///
     /// # Errors
@@ -294,7 +294,8 @@ impl RootKeySource {
     pub fn check(&self) -> Result<(), RootKeyError> {
         match self {
             RootKeySource::Fd(_) | RootKeySource::Passphrase { from: PassphraseSource::Fd(_) } => Ok(()),
-            _ => self.read().map(drop),
+            RootKeySource::Passphrase { from } => check_length(&from.read()?),
+            RootKeySource::File(_) | RootKeySource::Env(_) => self.read().map(drop),
         }
     }
 
@@ -323,10 +324,15 @@ impl RootKeySource {
     }
 }
 
-pub(super) fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyError> {
-    if passphrase.len() < PASSPHRASE_BYTES_MIN {
-        return Err(RootKeyError::PassphraseTooShort { bytes: passphrase.len() });
+fn check_length(passphrase: &Secret) -> Result<(), RootKeyError> {
+    match passphrase.len() {
+        bytes if bytes < PASSPHRASE_BYTES_MIN => Err(RootKeyError::PassphraseTooShort { bytes }),
+        _ => Ok(()),
     }
+}
+
+pub(super) fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyError> {
+    check_length(passphrase)?;
     RootKey::from_passphrase(passphrase, how)
 }
 

@@ -76,7 +76,7 @@ impl WriteBatch {
 
     fn known_sum(&self, workspace: WorkspaceId) -> Option<VaultSize> {
         match self.vaults.sums.get(&workspace) {
-            Some(in_draft) => *in_draft,
+            Some(in_batch) => *in_batch,
             None => self.view.quotas().sum(workspace),
         }
     }

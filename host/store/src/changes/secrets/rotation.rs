@@ -130,8 +130,8 @@ impl WriteBatch {
                 kids.insert(self.view.decode(vault, name, &row)?.kid);
             }
         }
-        let in_draft = self.vaults.secrets.values().flatten().filter(|written| written.vault == vault);
-        kids.extend(in_draft.map(|written| written.stored.kid));
+        let in_batch = self.vaults.secrets.values().flatten().filter(|written| written.vault == vault);
+        kids.extend(in_batch.map(|written| written.stored.kid));
         Ok(kids)
     }
 }
