@@ -111,7 +111,8 @@ pub enum Reason {
     /// The guest set the header that carries the credential, or another header that identifies the
     /// caller.
     #[error(
-        "a header competes with the credential; one that is to be it has the placeholder {{{{secret:NAME}}}}, without spaces"
+        "a header says who asks, beside the credential; a tool that sends a secret in this header writes {{{{secret:NAME}}}} \
+         in it, without spaces"
     )]
     CredentialHeader,
     /// The method is not one of those that guests may use.
