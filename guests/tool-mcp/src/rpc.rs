@@ -334,10 +334,10 @@ fn no_answer(response: &Response) -> Failed {
     match response.status {
         200..=299 if is_stream(response) => {
             let words = "The MCP server did not answer in full. Its stream ended before the answer.";
-            Failed::CutOff(Trouble::http(BAD_GATEWAY, words.to_owned()))
+            Failed::CutOff(Trouble::http(BAD_GATEWAY, words))
         }
         // A gateway has waited in vain for the answer of the server, or has lost it.
-        502 | 504 => Failed::CutOff(refusal(response)),
+        502 | 504 | 524 => Failed::CutOff(refusal(response)),
         _ => refusal(response).into(),
     }
 }

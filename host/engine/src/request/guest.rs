@@ -32,8 +32,8 @@ const COPIED: [&str; 18] = [
     "modalities",
 ];
 
-/// Members that are written in a form of their own.
-const REWRITTEN: [&str; 10] = [
+/// The other members that are written, some of them in a form of their own.
+const WRITTEN: [&str; 10] = [
     "model",
     "stream",
     "image_config",
@@ -49,7 +49,7 @@ const REWRITTEN: [&str; 10] = [
 /// Whether provider guests and hooks get this member of a request for a response.
 #[must_use]
 pub fn is_shown_to_guests(member: &str) -> bool {
-    COPIED.contains(&member) || REWRITTEN.contains(&member)
+    COPIED.contains(&member) || WRITTEN.contains(&member)
 }
 
 /// The written document and its parts.

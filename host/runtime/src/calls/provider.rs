@@ -191,6 +191,8 @@ impl ProviderInstance {
     /// The guest trapped, its answer breaks a rule, or no decoder is open.
     pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
         let decoder = self.opened()?;
+        // A decoder may have kept all that it was fed until now.
+        self.allow_time(self.fed_bytes);
         let finish = async |instance: &mut Instance| finish(instance, decoder).await;
         self.note_call("decoder.finish", &());
         let answer = self.call("decoder.finish", self.output_bytes_left(), finish).await?;

@@ -1,9 +1,13 @@
 //! Providers: one instance serves from the request to the last event.
 
-use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, PreparedEmbeddings, ResponseHead};
-use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant};
+use std::time::Duration;
 
-use crate::kit::{PROVIDER, context, frame, head, plugin, provider, runtime, target};
+use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, PreparedEmbeddings, RequestSummary, ResponseHead};
+use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant, Runtime};
+
+use crate::kit::{
+    PROVIDER, candidates, context, frame, head, plugin, provider, router, runtime, summary, target,
+};
 use crate::rogue::Rogue;
 
 #[tokio::test]
@@ -148,4 +152,33 @@ async fn workspaces_have_different_pseudonyms() {
     }
     assert_eq!(seen[0], seen[2]);
     assert_ne!(seen[0], seen[1]);
+}
+
+/// The time of a call is that of its manifest, and 100 ms for each million bytes of input.
+#[tokio::test]
+async fn long_answers_and_preferences_get_more_processor_time() {
+    let runtime = Runtime::start_metered(Duration::from_millis(2), None).unwrap();
+    let long = "x".repeat(1_000_000);
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    attempt.open_decoder(&head()).await.unwrap();
+    attempt.feed(&[frame("", &long)]).await.unwrap().unwrap();
+    attempt.feed(&[frame("", "x")]).await.unwrap().unwrap();
+    attempt.finish().await.unwrap().unwrap();
+    attempt.decode(&head(), frame("", &long)).await.unwrap().unwrap();
+    let summary = RequestSummary { preferences: long.into(), ..summary("") };
+    router(&runtime).route(&context(), &summary, &candidates(1), 0).await.unwrap().unwrap();
+    let limits: Vec<_> = runtime
+        .take_calls()
+        .into_iter()
+        .filter(|call| ["decoder.feed", "decoder.finish", "route"].contains(&call.function))
+        .map(|call| (call.function, call.busy_max.as_micros()))
+        .collect();
+    let expected = [
+        ("decoder.feed", 600_000),
+        ("decoder.feed", 500_000),
+        ("decoder.finish", 600_000),
+        ("decoder.feed", 600_000),
+        ("route", 600_000),
+    ];
+    assert_eq!(limits, expected);
 }

@@ -59,7 +59,7 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     if !state.has_contact {
         rows.push((
             "database",
-            "no contact: changes and requests are refused, but requests for models within `store.stale_ms`"
+            "no contact: changes and requests are refused; only models are still asked, for `store.stale_ms`"
                 .to_owned(),
         ));
     }

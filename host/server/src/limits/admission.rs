@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::config::RateLimits;
 
 /// The wait sent to clients for a limit that depends on other requests ending, in seconds.
-const PLACE_WAIT_S: u64 = 1;
+const PERMIT_WAIT_S: u64 = 1;
 
 /// The current usage of all keys and workspaces.
 pub(crate) struct Admission {
@@ -88,8 +88,8 @@ impl LimitedResource {
     /// The unit of the limit, as it reads in the error message.
     fn units(self) -> &'static str {
         match self {
-            Self::Streams => "requests while few permits are left",
-            Self::BodyBytes => "bytes of request bodies while little room is left",
+            Self::Streams => "requests while the host has little room",
+            Self::BodyBytes => "bytes of request bodies while the host has little room",
             Self::ConcurrentPerKey => "requests at the same time",
             Self::TokensPerMinute | Self::WorkspaceTokensPerMinute => "tokens per minute",
             Self::RequestsPerMinute | Self::WorkspaceRequestsPerMinute => "requests per minute",
@@ -257,9 +257,9 @@ impl Limited {
     /// The key holds all that it may hold at the same time. It has to wait until its own requests
     /// end.
     fn full(resource: LimitedResource, most: u64, now_ms: u64) -> Box<Self> {
-        let reset_ms = now_ms.saturating_add(PLACE_WAIT_S * 1000);
+        let reset_ms = now_ms.saturating_add(PERMIT_WAIT_S * 1000);
         let shown = RateLimitHeaders { resource: resource.name(), limit: most, remaining: 0, reset_ms };
-        Box::new(Self { resource, shown, wait_s: PLACE_WAIT_S })
+        Box::new(Self { resource, shown, wait_s: PERMIT_WAIT_S })
     }
 
     /// The key holds more than its share of the memory for bodies, and little is left.

@@ -49,13 +49,14 @@ pub(super) struct Examination {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The most that the calls of one function took.
+/// What the calls of one function took at most.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ExaminedCall {
     pub(super) function: String,
     pub(super) calls: usize,
+    /// Processor time of the call that had the least of its time left.
     pub(super) busy_us: u64,
-    /// The most that the call which took `busy_us` may take.
+    /// The most that this call may take.
     pub(super) busy_max_us: u64,
     pub(super) fuel: u64,
     pub(super) memory_bytes: usize,
@@ -278,7 +279,9 @@ fn most(runtime: &Runtime) -> Vec<ExaminedCall> {
         match calls.iter_mut().find(|known| known.function == call.function) {
             Some(known) => {
                 known.calls += 1;
-                if busy_us > known.busy_us {
+                if u128::from(busy_us) * u128::from(known.busy_max_us)
+                    > u128::from(known.busy_us) * u128::from(busy_max_us)
+                {
                     (known.busy_us, known.busy_max_us) = (busy_us, busy_max_us);
                 }
                 known.fuel = known.fuel.max(call.fuel);

@@ -25,7 +25,7 @@ use crate::failure::Failure as CommandFailure;
 pub(super) use answer::{assembled, events_of_stream};
 pub(super) use guest_lines::GuestLines;
 pub(super) use served::as_served;
-use served::{entry_of, finished};
+use served::{as_judged, entry_of, finished};
 
 /// Number and length of the problems and of the notes of one case, in characters.
 const PROBLEMS_MAX: usize = 8;
@@ -219,7 +219,9 @@ async fn hook_answer(
 ) -> Result<Map<String, Value>, Trouble> {
     let (id, judges) =
         plugin.manifest().hook.as_ref().map_or(("", false), |table| (&*table.id, table.judges));
-    let request = as_served(&hook.request, judges).to_string();
+    // The request beside a response is that of every hook.
+    let is_judged = judges && hook.response.is_none();
+    let request = if is_judged { as_judged(&hook.request) } else { as_served(&hook.request) }.to_string();
     let settings = entry_of(&hook.settings, id).to_string();
     let (request, settings, services) = (request.as_bytes(), settings.as_bytes(), imports.services());
     let action = match &hook.response {

@@ -51,7 +51,7 @@ pub(super) fn check(
 }
 
 /// What the configuration says about the store: the password of a database, and the root key. The first start
-/// makes a root key file that does not exist. A store with a previous root key may be opened with that.
+/// makes a root key file that does not exist; for a store in a database, `store create` does.
 ///
 /// # Errors
 ///
@@ -60,19 +60,13 @@ fn check_store(options: &Options, config: &Config) -> Result<(), Failure> {
     if let Some(database) = &config.store.database {
         database.prepare()?;
     }
-    let is_on_database = config.store.database.is_some();
-    let is_first_start = !is_on_database && !Store::exists(&options.data)?;
-    match (config.vault.root_key.check(), &config.vault.root_key_previous) {
-        (Err(RootKeyError::Missing(_)), _) if is_first_start => Ok(()),
-        (Err(error @ RootKeyError::Missing(_)), None) if is_on_database => {
+    match config.vault.root_key.check() {
+        Err(error @ RootKeyError::Missing(_)) if config.store.database.is_some() => {
             tracing::warn!(%error, "`store create` makes the root key with a new store; hosts of a store need its key");
             Ok(())
         }
-        (Err(error), Some(previous)) if !is_first_start && previous.check().is_ok() => {
-            tracing::warn!(%error, "only the previous root key can be used");
-            Ok(())
-        }
-        (checked, _) => checked.map_err(Failure::RootKey),
+        Err(RootKeyError::Missing(_)) if !Store::exists(&options.data)? => Ok(()),
+        checked => checked.map_err(Failure::RootKey),
     }
 }
 

@@ -168,6 +168,7 @@ impl Underway {
                 cache_write_tokens = reported.cache_write_tokens,
                 output_tokens = reported.output_tokens,
                 reasoning_tokens = reported.reasoning_tokens,
+                images = reported.images,
                 cost_dollars = reported.cost_dollars,
                 "a provider reports usage that cannot be right"
             );

@@ -1,7 +1,7 @@
 //! The document for guests, and the members that the response repeats.
 
 use super::{accepted, body_with, echo, guest, parse_text};
-use crate::request::GuestTurn;
+use crate::request::{GuestTurn, is_shown_to_guests};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -45,6 +45,9 @@ fn every_member_for_guests_is_passed_and_no_other() {
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]}),
     );
     assert_eq!(guest(&request), expected);
+    let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(names(&expected).iter().all(|name| is_shown_to_guests(name)));
+    assert!(!names(&others).iter().any(|name| is_shown_to_guests(name)));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) async fn answer(
     let mut instance = plugin.open_provider(context).await?;
     let answer = match &input.request {
         ProviderRequest::Responses(request) => {
-            responses(&mut instance, as_served(request, false).to_string().as_bytes(), input).await?
+            responses(&mut instance, as_served(request).to_string().as_bytes(), input).await?
         }
         ProviderRequest::Embeddings(request) => {
             embeddings(&mut instance, request.to_string().as_bytes(), input).await?

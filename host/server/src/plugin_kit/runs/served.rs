@@ -5,9 +5,8 @@ use cofferdam_engine::request::is_shown_to_guests;
 use serde_json::{Value, json};
 
 /// `input` as an array of items, and the content of messages as an array of parts; `model` and `stream`, which a host
-/// always gives, and no member that a host keeps to itself. Of `provider`, only hooks that judge see the options. What
-/// else is wrong with a request is the case's own matter.
-pub(in super::super) fn as_served(request: &Value, judges: bool) -> Value {
+/// always gives, and no member that a host keeps to itself. What else is wrong with a request is the case's own matter.
+pub(in super::super) fn as_served(request: &Value) -> Value {
     let mut request = request.clone();
     if let Some(members) = request.as_object_mut() {
         let first = members.get("models").and_then(|models| models.get(0)).cloned();
@@ -18,7 +17,7 @@ pub(in super::super) fn as_served(request: &Value, judges: bool) -> Value {
         if members.contains_key("stop_server_tools_when") {
             members.remove("max_tool_calls");
         }
-        members.retain(|name, _| is_shown_to_guests(name) || (judges && name == "provider"));
+        members.retain(|name, _| is_shown_to_guests(name));
     }
     match request.get_mut("input") {
         Some(input @ Value::String(_)) => {
@@ -29,6 +28,16 @@ pub(in super::super) fn as_served(request: &Value, judges: bool) -> Value {
         _ => {}
     }
     request
+}
+
+/// The request as a hook that judges is asked about it: with the options for providers, which models may read.
+pub(super) fn as_judged(request: &Value) -> Value {
+    let mut served = as_served(request);
+    let options = request.pointer("/provider/options").filter(|options| options.is_object());
+    if let (Some(members), Some(options)) = (served.as_object_mut(), options) {
+        members.insert("provider".to_owned(), json!({"options": options}));
+    }
+    served
 }
 
 /// The entry of a request for the hook with this id, which a host always gives.
@@ -75,20 +84,22 @@ mod tests {
         let short = json!({"models": ["m", "n"], "input": "hi", "plugins": [{"id": "mine"}]});
         let message = |role: &str, part: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": part, "text": text}]});
         let whole = |input: Value| json!({"model": "m", "stream": false, "input": input});
-        let served = as_served(&short, false);
+        let served = as_served(&short);
         assert_eq!(served["input"], json!([message("user", "input_text", "hi")]));
         assert_eq!((&served["model"], &served["stream"]), (&json!("m"), &json!(false)));
         assert_eq!((served.get("models"), served.get("plugins")), (None, None));
         let streamed = json!({"model": "m", "stream": true, "input": []});
-        assert_eq!(as_served(&streamed, false), streamed);
+        assert_eq!(as_served(&streamed), streamed);
         let short = json!({"model": "m", "input": [{"role": "assistant", "content": "a"}, {"type": "function_call", "name": "f"}]});
         let call = json!({"type": "function_call", "name": "f"});
-        assert_eq!(as_served(&short, false), whole(json!([message("assistant", "output_text", "a"), call])));
-        let private = json!({"model": "m", "input": [], "max_tool_calls": 5, "stop_server_tools_when": [], "x": 1, "provider": {"options": {}}});
-        assert_eq!(as_served(&private, false), whole(json!([])));
-        assert_eq!(as_served(&private, true)["provider"], json!({"options": {}}));
+        assert_eq!(as_served(&short), whole(json!([message("assistant", "output_text", "a"), call])));
+        let private = json!({"model": "m", "input": [], "max_tool_calls": 5, "stop_server_tools_when": [], "x": 1,
+            "provider": {"only": ["p"], "options": {"p": {"q": 1}}}});
+        assert_eq!(as_served(&private), whole(json!([])));
+        assert_eq!(as_judged(&private)["provider"], json!({"options": {"p": {"q": 1}}}));
+        assert_eq!(as_judged(&streamed), streamed);
         for other in [whole(json!(5)), whole(json!([5, {"role": 7}])), json!(5)] {
-            assert_eq!(as_served(&other, false), other);
+            assert_eq!(as_served(&other), other);
         }
     }
 

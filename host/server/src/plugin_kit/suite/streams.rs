@@ -77,7 +77,7 @@ pub(super) fn all<'a>(bench: &'a Bench, cases: &'a [Case]) -> impl Iterator<Item
             // Of frames it is not known how their bytes were.
             UpstreamAnswer::Whole(_) | UpstreamAnswer::Fed(_) => return None,
         };
-        let (request, framing) = (as_served(request, false).to_string(), framing.unwrap_or_default());
+        let (request, framing) = (as_served(request).to_string(), framing.unwrap_or_default());
         Some(RecordedAnswer { bench, case, input, request, bytes, streamed, framing })
     })
 }
