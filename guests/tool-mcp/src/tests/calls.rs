@@ -177,7 +177,9 @@ fn a_call_whose_answer_is_lost_may_have_been_carried_out() {
     let ended = Server::default().says(200, &stream, &format!("{progress}\n\n"));
     let html = [("content-type", "text/html")];
     let gateways = [502, 504, 524].map(|status| Server::default().says(status, &html, "<h1>Gateway</h1>"));
-    for (mut server, told) in [ended].into_iter().chain(gateways).zip(["in full", "HTTP 502", "HTTP 504", "HTTP 524"]) {
+    for (mut server, told) in
+        [ended].into_iter().chain(gateways).zip(["in full", "HTTP 502", "HTTP 504", "HTTP 524"])
+    {
         let output = called(&mut server).unwrap().for_model;
         assert!(output.contains(told) && output.contains("may have been carried out"), "{output}");
     }
